@@ -1,4 +1,4 @@
-"""`python -m tune_sentcl` is `tune-sentcl`."""
+"""`python -m tune_sentcl` runs the command `tune-sentcl`."""
 
 from tune_sentcl.cli import main
 

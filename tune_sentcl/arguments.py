@@ -1,4 +1,4 @@
-"""Types of arguments: a wrong one is named as Python writes it, before anything is imported."""
+"""Types of arguments of public functions, and their check before heavy imports."""
 
 import functools
 import inspect
@@ -34,7 +34,7 @@ Location = Annotated[str | Path, AfterValidator(_not_empty)]
 """A path, a name or a URL."""
 
 Seeds = Annotated[
-    # 18 digits always fit the study's column of seeds.
+    # An integer of 18 digits always fits the study's column of seeds.
     Sequence[Annotated[int, Field(ge=0, lt=10**18)]],
     BeforeValidator(lambda seeds: tuple(seeds) if isinstance(seeds, range) else seeds),
     AfterValidator(_distinct),
@@ -54,7 +54,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             given = parameters.bind(*args, **kwargs).arguments
-        except TypeError:  # Python's own names the function too
+        except TypeError:  # Python's own error names the function too.
             return function(*args, **kwargs)
         kinds = {name: parameters.parameters[name].annotation for name in given}
         if faults := list(type_faults(given, kinds)):
@@ -65,11 +65,11 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def type_faults(given: Mapping[str, Any], kinds: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield a fault for each value that is not of its kind; a text is never taken for a number.
+    """Yield a fault for each value that does not fit its annotation; a text is never a number.
 
     Args:
         given: The values by their names.
-        kinds: The annotations by the same names; a value without one is not checked.
+        kinds: The annotations by the same names; values without an annotation are not checked.
     """
     for name, value in given.items():
         if kinds[name] is inspect.Parameter.empty:
@@ -77,7 +77,7 @@ def type_faults(given: Mapping[str, Any], kinds: Mapping[str, Any]) -> Iterator[
         try:
             _adapter(kinds[name]).validate_python(value, strict=True)
         except ValidationError as error:
-            rules = list(dict.fromkeys(map(_rule, error.errors())))  # one for each kind of a union
+            rules = list(dict.fromkeys(map(_rule, error.errors())))  # a union gives several
             rule = _EMPTY if _EMPTY in rules else " or ".join(rules).replace(" or must be", " or")
             yield Fault(name, value=first_line(repr(value)), rule=rule, move="Pass such a value.")
 
@@ -88,15 +88,15 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def _rule(error: Mapping[str, Any]) -> str:
-    """Pydantic's message as a rule."""
+    """Turn a message of pydantic into the rule of a fault."""
     text = str(error["msg"]).removeprefix("Value error, ").replace("Input should", "must")
-    if "Sequence" in text:  # a text, or no sequence at all
+    if "Sequence" in text:  # the value is a text, or no sequence
         return "must be a list or a tuple"
     return text.replace("an instance of", "a")
 
 
 def renamed(error: BadInputError, names: Mapping[str, str]) -> BadInputError:
-    """The error with other names of arguments, such as those of the command line."""
+    """Rename arguments in an error, for example the options of the command line."""
     longest_first = sorted(map(re.escape, names), key=len, reverse=True)
     pattern = re.compile(rf"(?<![\w-])(?:{'|'.join(longest_first)})(?![\w-])")
 

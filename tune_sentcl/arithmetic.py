@@ -8,15 +8,15 @@ from typing import Any, Literal
 import torch
 
 Arithmetic = Literal["fp32", "tf32", "bf16"]
-"""The arithmetic of a training's matrix products."""
+"""How a training computes its matrix products."""
 
 
 @contextmanager
 def tensor_cores(device: torch.device, *, allowed: bool) -> Iterator[None]:
-    """Allow or forbid TF32 for single-precision matrix products; it rounds inputs to 10 bits.
+    """Allow or forbid TF32 for single-precision matrix products; TF32 rounds inputs to 10 bits.
 
-    The setting belongs to the process and is restored afterwards. Its first value is not always
-    to forbid it: NVIDIA's containers allow it by TORCH_ALLOW_TF32_CUBLAS_OVERRIDE.
+    The setting belongs to the process. This function restores the value that it found, which may
+    allow TF32: NVIDIA's containers set TORCH_ALLOW_TF32_CUBLAS_OVERRIDE.
 
     Args:
         device: The device of the products; only NVIDIA GPUs have TF32.
@@ -34,15 +34,15 @@ def tensor_cores(device: torch.device, *, allowed: bool) -> Iterator[None]:
 
 
 def matmul_precision() -> str:
-    """The name of what single-precision matrix products compute in now, by torch's setting."""
+    """Torch's name of the precision of single-precision matrix products, such as `highest`."""
     return _setting()[0]
 
 
 def _setting() -> tuple[str, Callable[[str], None], tuple[str, str]]:
-    """The precision of this process, how to change it, and the names without and with TF32."""
+    """This process's precision, a function that sets it, and its names without and with TF32."""
     try:
         older = torch.get_float32_matmul_precision()
-    except RuntimeError:  # the process has set the newer `fp32_precision`, and may set only that
+    except RuntimeError:  # torch refuses this call after `fp32_precision` was set
         matmul: Any = torch.backends.cuda.matmul
         return matmul.fp32_precision, partial(setattr, matmul, "fp32_precision"), ("ieee", "tf32")
     return older, torch.set_float32_matmul_precision, ("highest", "high")

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 
 class TuneSentclError(Exception):
-    """Base of every error raised on purpose."""
+    """Base class of the errors that tune_sentcl raises on purpose."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Fault:
 
     Attributes:
         where: The file or command-line option that holds the value.
-        key: The dotted key or column; empty if the whole input is meant.
+        key: The dotted key or column; empty if the fault concerns the whole input.
         value: The value as the user wrote it; empty if missing.
         rule: The rule that the value breaks.
         move: How the user can fix it.
@@ -34,14 +34,13 @@ class Fault:
     move: str
 
     def __str__(self) -> str:
-        """The fault as one line."""
         given = f"{self.key} = {self.value}" if self.key and self.value else self.key or self.value
         subject = f"{self.where}: {given}" if given else self.where
         return f"{subject}: {self.rule}. {self.move}".rstrip()
 
 
 def first_line(error: Exception | str) -> str:
-    """The first line of an error's text, without its full stop; its type if it has no text."""
+    """The first line of an error's text without its full stop; for an empty text the type."""
     nothing = "" if isinstance(error, str) else type(error).__name__
     return (str(error).strip() or nothing).partition("\n")[0].rstrip(".")
 
@@ -53,18 +52,18 @@ def first_names(names: Sequence[str], most: int = 3) -> str:
 
 
 def with_frames(cause: str, frames: str) -> str:
-    """An error's text for a study: its cause, a blank line, and the end of the traceback."""
+    """An error's text for the study: the cause, a blank line, and the end of the traceback."""
     whole = frames.strip()
     end = whole if len(whole) <= 2000 else whole[-2000:].partition("\n")[2]
     return f"{cause.strip()[:2000]}\n\n{end}"
 
 
 class BadInputError(TuneSentclError, ValueError):
-    """The user's input breaks a rule; all faults are listed at once.
+    """The user's input breaks a rule; the error lists all faults at once.
 
     Attributes:
-        faults: All faults, in the order of the input; a fault shared by several methods is listed
-            once, with one method's default.
+        faults: All faults, in the order of the input. A fault that several methods share is listed
+            once, with the default of one method.
     """
 
     def __init__(self, faults: Fault | Iterable[Fault]) -> None:
@@ -84,9 +83,10 @@ class ConfigError(BadInputError):
     """A config holds an unknown key or a value that breaks its rule."""
 
 
-# A user before "@", or a password after ":" that is no port. A key of AWS may contain "/", which
-# ends a URL's host, so that a parser of URLs finds neither in `s3://KEY:a/b@bucket`. Nor is there
-# a port before "@" in `s3://KEY:1/b@bucket`; HTTP's paths may hold "@" behind one.
+# A URL may hold a user before "@", or after ":" a password, which the pattern tells from a port.
+# An AWS key may contain "/", which ends a URL's host, so a URL parser finds no user in
+# `s3://KEY:a/b@bucket`. In `s3://KEY:1/b@bucket` the "1" is no port. A path of an HTTP URL may
+# contain "@" after a port.
 _CREDENTIALS = re.compile(
     r"://(?:[^/\s]*@|[^/\s\[]*:(?!\d*(?:[/\s'\",\]]|$))|\S*[?#])"
     r"|(?<!http)(?<!https)://[^/\s\[]*:[^\s'\",]*@"
@@ -94,9 +94,9 @@ _CREDENTIALS = re.compile(
 
 
 def refuse_credentials(where: str, key: str, text: str) -> None:
-    """Raise ConfigError, without the text, if it has a URL that may contain credentials.
+    """Raise ConfigError, without the text, if the text has a URL that may contain credentials.
 
-    A URL's user, password, query and fragment may contain them.
+    Credentials may be in a URL's user, password, query and fragment.
     """
     if "://" in text and _CREDENTIALS.search(text):
         rule = "must not contain a user, password, query or fragment, because studies and messages"
@@ -116,7 +116,7 @@ class SpaceError(BadInputError):
 
 
 class DataError(BadInputError):
-    """A data file is missing, damaged, or holds other rows than expected."""
+    """A data file is missing, damaged, or holds unexpected rows."""
 
 
 class CheckpointError(BadInputError):
@@ -124,15 +124,15 @@ class CheckpointError(BadInputError):
 
 
 class ObjectiveError(BadInputError):
-    """An objective names no score, or one that a search must not use."""
+    """An objective names an unknown score, or a score that a search must not use."""
 
 
 class StudyError(BadInputError):
-    """A study cannot be read, written, or continued with this command."""
+    """A command cannot read, write or continue a study."""
 
 
 class DamagedError(StudyError):
-    """A file of a study differs from what was written."""
+    """A file of a study differs from the file that was written."""
 
 
 class ResourceError(BadInputError):
@@ -144,7 +144,7 @@ class NonFiniteError(TuneSentclError, ArithmeticError):
 
 
 class OtherInputsError(TuneSentclError, ValueError):
-    """A worker reads other data or weights than the driver did."""
+    """A worker reads data or weights that differ from the driver's."""
 
 
 class OutOfMemoryError(TuneSentclError, MemoryError):
@@ -156,11 +156,12 @@ class DeviceError(TuneSentclError, RuntimeError):
 
 
 class CaptureError(DeviceError):
-    """A CUDA graph could not be captured, and its process cannot use the GPU any more.
+    """A CUDA graph could not be captured; its process can no longer use the GPU.
 
     Attributes:
-        variable: The environment variable that, set to 0, trains without graphs.
-        failed: Its value in processes that go on behind a failed capture; their trials note it.
+        variable: The environment variable that turns CUDA graphs off if it is 0.
+        failed: The variable's value in processes that continue after a failed capture; their
+            trials record that.
     """
 
     variable: ClassVar = "TUNE_SENTCL_GRAPHS"
@@ -176,4 +177,4 @@ class TrialTimeoutError(TuneSentclError, TimeoutError):
 
 
 class TrialFailedError(TuneSentclError, RuntimeError):
-    """A trial that was run for its scores ended with an error."""
+    """A trial that a caller ran for its scores ended with an error."""

@@ -1,4 +1,4 @@
-"""Checks of a GPU: its operations, graphs and memory. They take about a minute."""
+"""Checks of a GPU: its operations, CUDA graphs and memory. All together take about a minute."""
 
 import json
 import os
@@ -56,9 +56,9 @@ _KINDS: tuple[tuple[str, Pooling, dict[str, Any]], ...] = (
 _LENGTHS = ([3, 9, 17, 9, 2], [5] * 40, [60, 2], [30] * 90)
 _ROUNDING: dict[Arithmetic, float] = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 8e-2}
 _MEDIUM = {"hidden_size": 512, "num_hidden_layers": 8, "intermediate_size": 2048}
-_EPOCHS = 8  # of eight steps
-_SHARE = 0.25  # of the GPU for each of two processes
-_CLIENT_S = 120  # for which one may run
+_EPOCHS = 8  # each of eight steps
+_SHARE = 0.25  # share of the GPU for each of two processes
+_CLIENT_S = 120  # time limit of one process in seconds
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,10 @@ class Finding:
     """The result of one check.
 
     Attributes:
-        check: What was checked.
-        passed: Whether it passed; None: a fact.
-        found: What was measured, or the error.
-        means: What follows if it fails.
+        check: The name of the check.
+        passed: Whether the check passed; None if the finding is a fact.
+        found: The measured value, or the error.
+        means: What the user should do or expect if the check fails.
     """
 
     check: str
@@ -89,7 +89,7 @@ _OFF = f"set {CaptureError.variable}=0, which trains without CUDA graphs, and re
 
 
 def check_gpu(device: torch.device) -> Findings:
-    """Check a GPU; an error of a check is its finding, and ends the checks if the GPU is lost."""
+    """Check a GPU; an error of a check becomes its finding, and a lost GPU ends the checks."""
     for part, means in _PARTS.items():
         try:
             with tensor_cores(device, allowed=False):
@@ -103,7 +103,7 @@ def check_gpu(device: torch.device) -> Findings:
 
 
 def _mps(device: torch.device) -> Findings:
-    """Two processes at a time; first, because this process has not begun CUDA yet."""
+    """Share the GPU between two processes; this check runs before this process begins CUDA."""
     if os.environ.get(MPS_VARIABLE) == "0":
         yield Finding("a shared GPU", None, f"trials take turns: {MPS_VARIABLE}=0 forbids MPS")
         return
@@ -114,9 +114,9 @@ def _mps(device: torch.device) -> Findings:
         ends = [process.communicate(timeout=_CLIENT_S) for process in processes]
     finally:
         for process in processes:
-            process.kill()  # else one that hangs would hold the GPU during all further checks
+            process.kill()  # otherwise it would hold the GPU during all further checks
     for process, (out, error) in zip(processes, ends, strict=True):
-        if process.returncode:  # which need not mean that this process cannot use the GPU
+        if process.returncode:  # this process may still be able to use the GPU
             lines = error.strip().splitlines() or [f"exit {process.returncode}"]
             found = f"a process that shares the GPU failed: {lines[-1]}"
             yield Finding("a shared GPU by MPS", False, found, _PARTS[_mps])
@@ -131,7 +131,7 @@ def _mps(device: torch.device) -> Findings:
 
 
 def mps_client() -> None:
-    """Share the GPU by MPS, compute from a graph, and print facts as JSON."""
+    """Share the GPU by MPS, compute with a CUDA graph, and print facts as JSON."""
     without = join(_SHARE, cuda_begun=False)
     limit_memory(_SHARE)
     device = torch.device("cuda")
@@ -139,7 +139,7 @@ def mps_client() -> None:
     (product,) = _replayed(device, lambda: [ones @ ones])
     if float(product.sum()) != 64**3:
         raise DeviceError("a product from a graph is wrong")
-    time.sleep(4)  # beside the other process
+    time.sleep(4)  # so that the other process runs at the same time
     sys.stdout.write(f"{json.dumps({'without': without, 'free': free_memory(device)})}\n")
 
 
@@ -152,7 +152,7 @@ def _versions(device: torch.device) -> Findings:
 
 
 def _operations(device: torch.device) -> Findings:
-    """Each operation from a graph, against 64 bits on the CPU."""
+    """Compare each operation, run from a CUDA graph, with double precision on the CPU."""
     means, draws = _PARTS[_operations], torch.Generator().manual_seed(0)
     rows, upstream = torch.randn(512, 64, generator=draws), torch.randn(40, 64, generator=draws)
     ends = torch.arange(1, 41) * 12
@@ -164,7 +164,7 @@ def _operations(device: torch.device) -> Findings:
         return [found.detach(), *torch.autograd.grad(found, rows, upstream)]
 
     yield _compared("sums of segments", device, sums, [rows, offsets, upstream], means)
-    for tokens in (2000, 8192):  # torch has a kernel for few and another one for many
+    for tokens in (2000, 8192):  # torch has one kernel for few tokens and another for many
         ids = torch.randint(0, 3000, (tokens,), generator=draws)
         slopes = torch.randn(tokens, 64, generator=draws)
 
@@ -226,7 +226,7 @@ def _replayed(device: torch.device, call: Callable[[], list[Tensor]]) -> list[Te
 
 
 def _error(found: list[Tensor], expected: list[Tensor]) -> float:
-    """The norm of the difference relative to that of the expected."""
+    """The norm of the difference, relative to the norm of `expected`."""
     left, right = (
         torch.cat([one.detach().double().cpu().flatten() for one in side])
         for side in (found, expected)
@@ -235,7 +235,7 @@ def _error(found: list[Tensor], expected: list[Tensor]) -> float:
 
 
 def _encoders(device: torch.device) -> Findings:
-    """Gradients by replays and by launches; sizes in turn, and each again."""
+    """Compare gradients with and without CUDA graphs, for batches of several sizes, each twice."""
     kinds: list[Arithmetic] = ["fp32", "tf32", "bf16"] if has_bf16(device) else ["fp32"]
     for model, pooling, sizes in _KINDS:
         for kind in kinds:
@@ -287,7 +287,10 @@ def _gradients(encoder: Encoder, batch: Tokens) -> list[Tensor]:
 
 
 def _updates(device: torch.device) -> Findings:
-    """Weights by graphs and by launches, where one has no gradient in each third step."""
+    """Compare weights that optimizers update with and without CUDA graphs.
+
+    In each third step, one weight has no gradient.
+    """
     sgd = partial(torch.optim.SGD, momentum=0.9, nesterov=True)
     for name, kind in (("AdamW", torch.optim.AdamW), ("SGD", sgd)):
         ends = []
@@ -336,14 +339,14 @@ def _memory(device: torch.device) -> Findings:
         grown.append((torch.cuda.memory_reserved(device) - base) / 2**20)
     found = f"{grown[0]:.0f} MiB with the largest graph, {grown[-1]:.0f} with all graphs"
     yield Finding("graphs share memory", grown[-1] <= 1.3 * grown[0], found, means)
-    encoder.drop_runner()  # while the last loss lives
+    encoder.drop_runner()  # before the last loss is freed
     kept = (torch.cuda.memory_reserved(device) - base) / 2**20
     found = f"{kept:.0f} of {grown[-1]:.0f} MiB stay in use"
     yield Finding("graphs give memory back", kept <= 0.3 * grown[-1], found, means)
 
 
 def _training(device: torch.device) -> Findings:
-    """Short trainings from graphs, by launches, and resumed."""
+    """Compare short trainings with CUDA graphs, without graphs, and resumed."""
     means, kinds = _PARTS[_training], ["fp32", "bf16"] if has_bf16(device) else ["fp32"]
     for kind in kinds:
         run = partial(_losses, device, _config(**{"optimizer.precision": kind}))
@@ -393,7 +396,7 @@ def _losses(
         torch.manual_seed(5)
         for step in steps:
             losses.append(step.losses["loss"])
-            if step.number == step.total // 3:  # all sizes have been captured by then
+            if step.number == step.total // 3:  # by then every size is captured
                 start = time.perf_counter()
             if step.number == until:
                 return losses, 0.0, step.state()

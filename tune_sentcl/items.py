@@ -1,7 +1,7 @@
-"""How far a score may move with the choice of a task's items: the bootstrap over items.
+"""The bootstrap over items: how far a score may move with the choice of a task's items.
 
-An item is a pair of an STS task or a query of a retrieval task. A draw takes as many items as the
-task has, with replacement (Efron 1979). Two models are compared on the same draws.
+An item is a pair of an STS task or a query of a retrieval task. Each draw takes as many items as
+the task has, with replacement (Efron 1979). Two models are compared on the same draws.
 """
 
 import io
@@ -18,23 +18,23 @@ from scipy.stats import bootstrap, rankdata
 
 DRAWS = 10_000
 FILE = "items.parquet"
-"""The file of the scores of single items beside a trial's weights."""
+"""The file beside a trial's weights that holds the scores of single items."""
 _BLOCK = 1_000_000
-"""Numbers of a block of draws, of 8 MB each."""
+"""Each block of draws holds this many numbers, 8 MB an array."""
 
 _Scores = Float64[np.ndarray, "*draws"]
 
 
 @dataclass(frozen=True)
 class ItemScores:
-    """The numbers from which one model's score on one task is computed.
+    """The per-item numbers from which one model's score on one task is computed.
 
     Attributes:
         task: The task.
         split: The split.
         metric: `spearman`, or a metric of retrieval.
-        values: Of each pair the cosine, of each query the metric, 0 to 1.
-        gold: Of each pair the similarity given by annotators; None for queries.
+        values: For STS the cosine of each pair; for retrieval the metric of each query, 0 to 1.
+        gold: The annotators' similarity of each pair; None for queries.
     """
 
     task: str
@@ -66,7 +66,8 @@ def difference_interval(
     Args:
         first: The scores of one model.
         second: The scores of the other model, on the same items in the same order.
-        level: The probability that the interval is to cover the difference on all such items.
+        level: The probability with which the interval should cover the difference on all items of
+            the task's kind.
         draws: The number of draws. Equal arguments give equal intervals, because the draws have a
             fixed seed.
 
@@ -92,16 +93,16 @@ def write_items(items: Sequence[ItemScores], folder: Path) -> None:
         }
         for one in items
     ]
-    content = io.BytesIO()  # on a full disk pyarrow would leave its file open
+    content = io.BytesIO()  # pyarrow would leave its file open if the disk is full
     pq.write_table(pa.Table.from_pylist(rows, _SCHEMA), content)
     (folder / FILE).write_bytes(content.getvalue())
 
 
 def read_items(content: bytes, task: str, split: str, metric: str) -> ItemScores | None:
-    """The scores of single items of one score, from the file `FILE`; None if it has none."""
+    """Read the items of one score from a file `FILE`; None if the file does not hold them."""
     try:
         rows = pq.read_table(pa.BufferReader(content), schema=_SCHEMA).to_pylist()
-    except (OSError, pa.ArrowException):  # a damaged file only costs a remark
+    except (OSError, pa.ArrowException):  # without a damaged file only a remark is missing
         return None
     for row in rows:
         if row["values"] and (row["task"], row["split"], row["metric"]) == (task, split, metric):
@@ -124,7 +125,7 @@ _SCHEMA = pa.schema(
 def comparison(
     first: Sequence[ItemScores], second: Sequence[ItemScores]
 ) -> list[dict[str, str | int | float]]:
-    """Scores of two models on the same tasks with their differences, one row a score.
+    """Compare two models on the tasks that both have; one row per score.
 
     Args:
         first: The items of model A.
@@ -154,7 +155,7 @@ def _gold(items: ItemScores) -> Float64[np.ndarray, " items"]:
 
 
 def _interval(models: Sequence[ItemScores], level: float, draws: int) -> Interval:
-    """The percentile interval of a score, or of the first of two scores less the second."""
+    """The percentile interval of one model's score, or of the first model's minus the second's."""
     gold = _gold(models[0])
     items = (*(model.values for model in models), *([gold] if gold.size else []))
 
@@ -180,9 +181,9 @@ def _interval(models: Sequence[ItemScores], level: float, draws: int) -> Interva
 
 
 def _scores(values: _Scores, gold: _Scores) -> _Scores:
-    """The score of each draw: its mean, or its correlation with centered ranks of `gold`.
+    """The score of each draw: the mean of its values, or their rank correlation with `gold`.
 
-    A draw whose items are all equal has the correlation 0.
+    `gold` holds centered ranks. A draw whose items are all equal has the correlation 0.
     """
     if not gold.size:
         means: _Scores = values.mean(axis=-1)

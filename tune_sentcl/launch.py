@@ -1,7 +1,7 @@
-"""The search and the single trial as Python calls them.
+"""`search`, `measure` and `train_one`, the public Python calls.
 
-Bad input is refused before torch and Ray are imported. The command line calls the functions that
-`inspect.unwrap` gives, whose errors name its options.
+They refuse bad input before they import torch and Ray. Their errors name Python's arguments. The
+command line calls the functions that `inspect.unwrap` returns, whose errors name its options.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,12 +34,11 @@ _NAMES = {
     "--plugin": "plugins",
     "--best": "best",
 }
-"""How Python writes the arguments of the command line that are no options of a search."""
+"""Python's names of the command line's arguments that are not fields of SearchOptions."""
 
 
 @contextmanager
 def _python_names(**others: str) -> Iterator[None]:
-    """Name arguments and options in errors as Python writes them."""
     places = {**_NAMES, **others}
     try:
         yield
@@ -64,22 +63,23 @@ def search(
 ) -> "SearchOutcome":
     """Run every trial of a space that the study does not hold yet.
 
-    A search that was killed and is called again in the same way ends with every trial exactly
-    once. A study measures what its first search asked for; `measure` adds tasks and scores to it.
+    If a search was killed, call it again with the same arguments: the study then holds every trial
+    exactly once. A study measures what its first search asked for; `measure` adds tasks and scores
+    to it.
 
     Args:
-        space: A loaded space, the name of a shipped one, or a TOML file.
+        space: A loaded search space, the name of a preset, or a TOML file.
         study: A folder or an object store's URL; created if it does not exist.
         data: The data root; None takes TUNE_SENTCL_DATA.
         overrides: Dotted keys that replace the space's values in every trial.
-        seeds: Seeds of every configuration; None takes the space's.
+        seeds: Search seeds of every configuration; None takes those of the space.
         options: Sampler, scheduler, resources and other options.
         watcher: Receives the events of the search. An exception that it raises ends the search.
-        progress: Show on stderr what the command shows; otherwise nothing is printed.
+        progress: Whether to print on stderr what the command prints there.
 
     Returns:
-        Counts of trials, the reason of an early end, and the messages of the search, which the
-        logger `tune_sentcl` gets too; `read_study(study)` reads the scores.
+        Counts of trials, the reason of an early end, and the messages of the search, which also go
+        to the logger `tune_sentcl`. `read_study(study)` reads the scores.
 
     Raises:
         BadInputError: An argument or an input is wrong; no trial has run.
@@ -116,7 +116,8 @@ def measure(
 ) -> "SearchOutcome":
     """Score every kept model of a study, and add tasks and scores to the study.
 
-    A repeated call goes on after an interruption. Later searches of the study measure the same.
+    After an interruption, a repeated call continues. Later searches of the study measure the added
+    tasks and scores, too.
 
     Args:
         study: A folder or an object store's URL.
@@ -124,10 +125,11 @@ def measure(
             `{"evaluation.suites": ["transfer"]}`; None adds none.
         data: The data root; None takes TUNE_SENTCL_DATA.
         options: Resources and limits; other options have no effect.
-        train: Train those trials of the best configurations again whose weights were not kept.
-        best: How many configurations that are; 0: winner, baseline and runner-up.
+        train: Train a trial of the best configurations again if its weights were not kept.
+        best: How many configurations `train` covers, best first; 0: winner, baseline and
+            runner-up.
         plugins: Files that end in .py, or names of installed plugins.
-        progress: Show on stderr what the command shows; otherwise nothing is printed.
+        progress: Whether to print on stderr what the command prints there.
 
     Returns:
         Counts of trials, the reason of an early end, and the messages.
@@ -173,19 +175,19 @@ def train_one(
     """Train and measure one trial in this process, without Ray.
 
     Args:
-        settings: Dotted keys of its config; `method.name` defaults to `scl`.
-        study: A study of single trials that keeps the trial; None keeps nothing.
+        settings: Dotted keys of the trial's config; `method.name` defaults to `scl`.
+        study: The study of single trials that stores the trial; None stores nothing.
         data: The data root; None takes TUNE_SENTCL_DATA.
         options: Objectives and resources of the trial; other options have no effect.
         plugins: Files that end in .py, or names of installed plugins.
-        progress: Show on stderr what the command shows; otherwise nothing is printed.
+        progress: Whether to print on stderr what the command prints there.
 
     Returns:
-        The trial's rows of the scores table, also if the study held the trial already.
+        The trial's rows of the scores table, also if the study already held the trial.
 
     Raises:
         BadInputError: An argument or an input is wrong.
-        TuneSentclError: The trial failed; the study has its row.
+        TuneSentclError: The trial failed; the study holds its row.
     """
     loaded = load_plugins(plugins)
     config = parse_dotted({"method.name": "scl", **settings}, "--set")

@@ -1,4 +1,4 @@
-"""Runs searches: in this process, with Ray on this machine, or on a cluster."""
+"""Launchers run a search: in this process, with Ray on this machine, or on a cluster."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -15,10 +15,10 @@ from tune_sentcl.tuning.worker import Attempt, Failure, WorkerSettings, worker_s
 
 
 def run_locally(session: Session, settings: WorkerSettings) -> None:
-    """Run a session to its end.
+    """Run a session to its end, one trial after another.
 
-    An interrupted trial gets no row, and the repeated command runs it again. The same holds for
-    the trial of a lost GPU, which this process cannot use again.
+    An interrupted trial gets no row, and the repeated command runs it again. The same holds for a
+    trial whose GPU is lost, because this process cannot use that GPU again.
     """
     while not session.finished:
         assignment = session.next()
@@ -37,7 +37,7 @@ def _run_trial(session: Session, assignment: Assignment, settings: WorkerSetting
         with closing(attempt.reports()) as reports:
             for report in reports:
                 if isinstance(report, Failure):
-                    # A trial that the search's own limit ended has not failed.
+                    # The search's own time limit ended this trial, so it has not failed.
                     if not session.stop_reason:
                         session.fail(name, report)
                 elif not session.progress(name, report) or session.stop_reason:
@@ -50,7 +50,7 @@ def _run_trial(session: Session, assignment: Assignment, settings: WorkerSetting
 
 @contextmanager
 def launcher(question: Question, path: str) -> Iterator[Launch]:
-    """The launcher of the options; a given cluster is checked before anything is written."""
+    """Give the launcher that the options name; check a given cluster before writing anything."""
     options = question.options
     if options.is_here:
         machine = this_machine()
@@ -61,7 +61,7 @@ def launcher(question: Question, path: str) -> Iterator[Launch]:
         here = worker_settings(path, options, gpus, question.loader.stage_objective)
         yield lambda session: run_locally(session, here)
     elif options.ray_address == "local" and not (options.accelerator or options.memory_per_trial):
-        # `first_checks` has checked this machine's resources, so Ray can start later.
+        # `first_checks` has checked this machine's resources, so Ray starts only with the session.
         yield lambda session: _on_ray_here(session, question, path)
     else:
         with _on_ray(question, path) as run:

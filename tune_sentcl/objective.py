@@ -13,22 +13,22 @@ from tune_sentcl.errors import Fault, ObjectiveError
 from tune_sentcl.score import Measurement, Score
 
 MAX_OBJECTIVES = 5
-"""A study has columns for this many objectives; samplers handle no more usefully."""
+"""A study has columns for this many objectives; samplers handle few objectives well."""
 
 
 def objective_columns(number: int) -> tuple[str, str]:
-    """A study's columns for the name and value of an objective, counted from 1."""
+    """A study's columns for the name and the value of objective `number`, counted from 1."""
     value = "objective" if number == 1 else f"objective_{number}"
     return f"{value}_name", value
 
 
 def value_columns(count: int) -> list[str]:
-    """A study's columns for the values of this many objectives."""
+    """A study's columns for the values of `count` objectives."""
     return [objective_columns(number)[1] for number in range(1, count + 1)]
 
 
 Offer = tuple[str, str]
-"""A metric and a split."""
+"""A metric and a split of a score."""
 
 _CORRELATIONS = ("spearman", "pearson")
 _STS_SPLITS = {
@@ -43,17 +43,17 @@ DEFAULT_CUTOFFS = ("ndcg@10", "mrr@10", "recall@100")
 """The metrics of every retrieval task; others are added on request."""
 _CUTOFF = re.compile(rf"({'|'.join(RETRIEVAL)})@([1-9][0-9]{{0,8}})")
 _LIKE_CUTOFF = re.compile(rf"({'|'.join(RETRIEVAL)})@(?![a-z]+[0-9])")
-"""The beginning of a retrieval metric, also of a mistyped one; `recall@p90` is a plugin's."""
+"""Matches the beginning of a retrieval metric, also mistyped; `recall@p90` is of a plugin."""
 _OWN = {
     "cosine": _CORRELATIONS,
     "logreg-10fold": ("accuracy", "macro_f1"),
     "retrieval": DEFAULT_CUTOFFS,
 }
-"""The metrics of own tasks by protocol; MTEB's tasks and those of plugins have others."""
+"""The metrics of custom tasks by protocol; tasks of MTEB and of plugins have other metrics."""
 _MTEB = re.compile(r".*_at_\d+|cosine_spearman|v_measure|max_ap|f1|lrap|nmi|kendalltau|p-MRR")
-"""The usual main scores of MTEB's tasks; metrics of other names are a plugin's by default."""
+"""The main scores of MTEB's tasks; an unknown metric of another name counts as a plugin's."""
 COSTS = ("milliseconds_1", "milliseconds_64", "megabytes", "embedding_bytes")
-"""The metrics of the task `cost`: a text alone and in a batch of 64, weights, an embedding."""
+"""The metrics of the task `cost`: milliseconds for 1 and for 64 texts, and two sizes in memory."""
 _CLASSIFIERS = ("logreg-10fold", "senteval-10fold", "senteval-5fold")
 
 
@@ -76,7 +76,7 @@ def _offers() -> dict[str, dict[str, tuple[Offer, ...]]]:
 
 
 OFFERS = _offers()
-"""The scores and costs that can be objectives; of STS12 to STS16 the aggregation is `all`."""
+"""The possible objectives among SentEval's scores and costs; STS12 to STS16 aggregate as `all`."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Objective:
     """One score of a trial, to be maximized, or one cost, to be minimized.
 
     Attributes:
-        task: As in the scores table; a name that SentEval lacks is an own task.
+        task: As in the scores table. A name that `OFFERS` lacks is a custom task.
         metric: As in the scores table.
         split: `dev`, or `test` if allowed.
         protocol: The protocol that measures it.
@@ -102,48 +102,53 @@ class Objective:
 
     @property
     def is_usual(self) -> bool:
-        """Whether its protocol is the default."""
+        """Whether its protocol is the default of its task and metric."""
         return self.protocol == _default(self.task, self.metric)
 
     @property
     def is_own(self) -> bool:
-        """Whether its task is an own task."""
+        """Whether its task is a custom task."""
         return self.task not in OFFERS
 
     @property
     def is_cost(self) -> bool:
-        """Whether less of it is better."""
+        """Whether it is minimized."""
         return self.task == COST or (is_trainer(self.task) and is_less_better(self.metric))
 
     @property
     def is_cheap(self) -> bool:
-        """Whether it can compare trials while they run, with one pass of the encoder.
+        """Whether one encoding pass measures it on dev, so that it can compare running trials.
 
-        A classifier would take as long as many training steps, and a test split must not choose.
+        A classifier would take as long as many training steps. A test split must not choose
+        trials.
         """
         return self.protocol in ("cosine", "retrieval", "plugin") and self.split == "dev"
 
     @property
     def suite(self) -> str:
-        """The suite of its task."""
+        """The suite of its task, such as `sts`."""
         if self.is_own:
             return "mteb" if self.protocol == "mteb" else "own"
         return {COST: COST}.get(self.task, "sts" if self.task in _STS_SPLITS else "transfer")
 
     @property
     def curve(self) -> str:
-        """The name of its curve at evaluation points."""
+        """The name of its values in the table of curves."""
         return f"{self.task}.{self.split}.{self.metric}"
 
     def rests_on(self, measurement: Measurement) -> bool:
-        """Whether a measurement gives it; without a classifier each split is measured alone."""
+        """Whether a measurement yields this objective.
+
+        A protocol with a classifier measures all splits together, other protocols each split
+        alone.
+        """
         same = (measurement.task, measurement.protocol) == (self.task, self.protocol)
         alone = self.protocol in ("cosine", "retrieval", "mteb", "plugin")
         same = same and measurement.metric in (None, self.metric)
         return same and (not alone or measurement.split == self.split)
 
     def picks(self, score: Score) -> bool:
-        """Whether a score is this objective's."""
+        """Whether a score is the one that this objective names."""
         own = (score.task, score.metric, score.split, score.protocol, score.subset)
         wanted = (self.task, self.metric, self.split, self.protocol, None)
         return own == wanted and score.aggregation in (None, "all")
@@ -152,32 +157,32 @@ class Objective:
         """The objective's value as in the scores table, from the scores of one trial.
 
         Args:
-            scores: The scores.
-            data: The evaluation data that counts: `toy` or `root`.
+            scores: The scores of the trial.
+            data: Count only scores on this evaluation data, `toy` or `root`.
 
         Returns:
-            The value, or the mean over the seeds of a randomly initialized classifier; None if it
-            was not measured or has no value.
+            The value, or its mean over the seeds of a randomly initialized classifier; None if the
+            trial has no such value.
         """
         return mean(s.value for s in scores if s.data == data and self.picks(s))
 
 
 def is_less_better(metric: str) -> bool:
-    """Whether a number of a trainer's evaluator is a loss or a time, by its name."""
+    """Whether the metric of a trainer's evaluator is a loss or a time, judged by its name."""
     return metric.rpartition("_")[2] in ("loss", "seconds", "milliseconds", "time")
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """The mean of the finite values; None if there are none."""
+    """The mean of the finite values; None if no value is finite."""
     numbers = [value for value in values if value is not None and math.isfinite(value)]
     return statistics.fmean(numbers) if numbers else None
 
 
 def parse_stage_objective(text: str) -> Objective:
-    """Parse the score that ranks trials at the ends of stages, given as in `parse_objectives`.
+    """Parse the stage objective, which ranks trials at the ends of stages; see `parse_objectives`.
 
     Raises:
-        ObjectiveError: It is no dev score of one encoding pass.
+        ObjectiveError: It is not a dev score that one encoding pass measures.
     """
     option = "--stage-objective"
     try:
@@ -195,13 +200,13 @@ def parse_stage_objective(text: str) -> Objective:
 def parse_objectives(texts: Sequence[str], *, allow_test: bool) -> tuple[Objective, ...]:
     """Parse objectives given as TASK:METRIC[:SPLIT[:PROTOCOL]].
 
-    The split defaults to dev if the task has one. The protocol defaults to cosine (STS),
-    logreg-10fold (transfer), or the protocol with such a metric (own tasks). Whether an own task
-    exists depends on the trials: see `unmeasured`.
+    The split defaults to dev if the task has a dev split. The protocol defaults to cosine (STS),
+    logreg-10fold (transfer), or the protocol that has the metric (custom tasks). `unmeasured`
+    checks whether the trials measure a custom task.
 
     Raises:
         ObjectiveError: A part is unknown, an objective occurs twice, there are too many, a test
-            split is not allowed, or the first is a cost.
+            split is not allowed, or the first objective is a cost.
     """
     objectives = tuple(_parse(text, allow_test) for text in texts) or (DEFAULT,)
     shown = ", ".join(texts)
@@ -220,9 +225,9 @@ def parse_objectives(texts: Sequence[str], *, allow_test: bool) -> tuple[Objecti
 
 
 def objective_named(name: str) -> Objective:
-    """The objective with a name from a table.
+    """Parse an objective's name from a table.
 
-    Some of these cannot be maximized, such as scores of truncated embeddings.
+    Some named scores cannot be objectives of a search, such as scores of truncated embeddings.
     """
     task, metric, split, *rest = name.split(":", 3)
     return Objective(task, metric, split, rest[0] if rest else _default(task, metric))
@@ -257,7 +262,7 @@ def unmeasured(
 def _not_own(objective: Objective, configs: Sequence[EvaluationConfig]) -> Iterator[Fault]:
     for config in configs:
         names = _measured_tasks(config)
-        # A trainer's own scores are known once it has been rehearsed.
+        # A trainer's own scores are unknown until the trainer was rehearsed.
         if objective.task not in names and not is_trainer(objective.task):
             rule = f"the trials do not score this task; they score {', '.join(names)}"
             near = difflib.get_close_matches(objective.task, names, 1)
@@ -268,17 +273,17 @@ def _not_own(objective: Objective, configs: Sequence[EvaluationConfig]) -> Itera
 
 
 def _measured_tasks(config: EvaluationConfig) -> list[str]:
-    """The tasks that trials with these settings measure; own ones first."""
+    """The tasks that trials with these settings measure; custom tasks first."""
     return [*(source.name for source in own_sources(config.own)), *tasks_of(config.suites)]
 
 
 def tasks_of(suites: Collection[str]) -> list[str]:
-    """SentEval's tasks of some suites."""
+    """The tasks of `OFFERS` that belong to some suites."""
     return [task for task in OFFERS if Objective(task, "", "", "").suite in suites]
 
 
 def metric_cutoff(metric: str) -> tuple[str, int] | None:
-    """The name and cut-off of a retrieval metric such as `recall@5`; None for other metrics."""
+    """The name and cut-off of a retrieval metric such as `recall@5`; None for another metric."""
     match = _CUTOFF.fullmatch(metric)
     return (match[1], int(match[2])) if match else None
 
@@ -358,6 +363,6 @@ DEFAULT = Objective("STS-B", "spearman", "dev", "cosine")
 
 
 def default_among(measured: Sequence[Objective]) -> Objective | None:
-    """The default objective: STS-B dev if measured, else the first measured dev score."""
+    """The default objective: STS-B dev if the trials measure it, else their first dev score."""
     dev = [objective for objective in measured if objective.split == "dev"]
     return DEFAULT if DEFAULT in dev else next(iter(dev), None)

@@ -1,4 +1,4 @@
-"""A `Score`: one measured number with everything that distinguishes it from others."""
+"""A `Score`: one measured number, with the attributes that tell it from other scores."""
 
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
@@ -10,10 +10,10 @@ Data = Literal["toy", "root"]
 
 
 class Measurement(NamedTuple):
-    """The unit of measuring, which gives scores for all its subsets, metrics and aggregations.
+    """The unit of measuring; one measurement gives all scores that differ in subset or metric.
 
-    `metric` is set only for retrieval, where each metric is a unit, because cut-offs are
-    arbitrary.
+    It also gives all aggregations. `metric` is set only for retrieval, where each metric is a
+    measurement of its own, because users choose the cut-offs.
     """
 
     data: Data
@@ -29,8 +29,8 @@ class Score:
     """One score of an encoder, or the reason why it has no value.
 
     Attributes:
-        suite: The set of tasks: `sts`, `transfer`; `own` and `mteb` for own tasks; `cost`.
-        task: The papers' name: `STS12`, `STS-B`, `SICK-R`, `MR`; or the user's own name.
+        suite: The set of tasks: `sts`, `transfer`; `own` and `mteb` for custom tasks; `cost`.
+        task: The papers' name: `STS12`, `STS-B`, `SICK-R`, `MR`; or the name of a custom task.
         split: `train`, `dev` or `test`; means over folds are `test`.
         metric: Lower case: `spearman`, `pearson`, `accuracy`, `f1`, `macro_f1`, `ndcg@10`.
         protocol: How it was measured: `cosine`, `relatedness`, a transfer protocol's name,
@@ -44,8 +44,9 @@ class Score:
             scores, `wmean` weights them by size; None for a subset or a task without subsets.
         classifier_seed: The seed of a randomly initialized classifier; None for other protocols.
         reason: Why there is no value; None if there is one.
-        version: Identifies the scored data if names do not: for an own task, the fingerprint of
-            its content or its plugin; for an MTEB task, its revision and MTEB's version.
+        version: Identifies scored data that names do not identify: for a custom task the
+            fingerprint of its content or its plugin, for an MTEB task its revision and MTEB's
+            version. None for other tasks.
     """
 
     suite: str
@@ -65,7 +66,7 @@ class Score:
 
     @property
     def measurement(self) -> Measurement:
-        """The measurement that gave this score."""
+        """The measurement that gives this score."""
         alone = self.metric if self.protocol.partition("@")[0] == "retrieval" else None
         return Measurement(
             self.data, self.task, self.split, self.protocol, self.classifier_seed, alone
@@ -73,7 +74,7 @@ class Score:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """The identity of the score: scores with equal keys are repeated measurements."""
+        """The identity of the score: two scores with equal keys measure the same."""
         return (
             self.suite,
             *self.measurement,

@@ -1,7 +1,7 @@
-"""Many independent, named random streams from one seed.
+"""Independent, named random streams from one seed.
 
-Each use of randomness has its own stream. A new use (another sampler, another head) therefore
-changes no other draw.
+Each use of randomness has its own stream. A new use (another sampler, another head) therefore does
+not change any other draw.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def stream_seed(seed: int, *names: str | int) -> int:
-    """Derive the seed of a named stream: 0 to 2**63 - 1, a function of the arguments only.
+    """Derive the seed of a named stream, 0 to 2**63 - 1, from the arguments only.
 
     Args:
         seed: The seed of the trial, 0 or above.

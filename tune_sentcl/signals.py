@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP end a command as Ctrl-C does: it releases locks and temporary files."""
+"""SIGTERM and SIGHUP end a command as Ctrl-C does, so it releases locks and temporary files."""
 
 import math
 import os
@@ -8,19 +8,19 @@ import time
 from threading import Thread
 from types import FrameType
 
-_REPEATED_S = 3.0  # `timeout` and job schedulers signal a process, and then its group
+_REPEATED_S = 3.0  # `timeout` and job schedulers signal first a process, then its group
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _received: list[signal.Signals] = []
 hanging: list[Thread] = []
-"""Threads of foreign code that nothing waits for any more, such as a tracker's."""
+"""Threads of other libraries, such as a tracker's, for which the command no longer waits."""
 
 
 def raise_on_signals() -> None:
-    """Raise KeyboardInterrupt in the main thread, which calls this function, on each signal.
+    """Raise KeyboardInterrupt in the main thread on SIGINT, SIGTERM and SIGHUP.
 
-    A signal within 3 seconds of the one before does nothing. A later one raises again, because
-    foreign code may have swallowed the first, or hang. An ignored signal stays ignored, as SIGHUP
-    under nohup.
+    Call it in the main thread. A signal less than 3 seconds after the previous one has no effect.
+    A later signal raises again, because other libraries may swallow the first exception, or hang.
+    An ignored signal stays ignored, for example SIGHUP under nohup.
     """
     last = -math.inf
 
@@ -38,16 +38,19 @@ def raise_on_signals() -> None:
 
 
 def signal_behind(error: BaseException) -> signal.Signals | None:
-    """The signal that ended a command with this error, SIGPIPE for a closed pipe; or None."""
-    if _received:  # what is interrupted may raise any other error
+    """The signal that ended a command with this error; SIGPIPE for a closed pipe, else None."""
+    if _received:  # an interrupted call may raise any error
         return _received[0]
-    if isinstance(error, KeyboardInterrupt):  # Python's own handler
+    if isinstance(error, KeyboardInterrupt):  # by Python's own handler
         return signal.SIGINT
     return signal.SIGPIPE if isinstance(error, BrokenPipeError) else None
 
 
 def exit_past_hanging(code: int) -> None:
-    """End this process at once if foreign code hangs, because its exit handlers may hang, too."""
+    """End this process at once if a thread of another library hangs.
+
+    The thread's exit handlers may hang, too.
+    """
     if any(thread.is_alive() for thread in hanging):
         sys.stdout.flush()
         os._exit(code)

@@ -79,10 +79,9 @@ def main(root: str, name: str, to: str) -> None:
         ],
         index=train.index,
     )
-    pairs = train[~inside & (train["query"] != train["document"])].drop_duplicates()
     names = {"query": "anchor", "document": "positive"}
-    pairs = pairs[[*names]].rename(columns=names)[:NUM_TRAIN]
-    pairs.to_csv(Path(to) / "pairs.csv", index=False)
+    pairs = train[~inside][[*names]].rename(columns=names).drop_duplicates()
+    pairs[:NUM_TRAIN].to_csv(Path(to) / "pairs.csv", index=False)
 
 
 if __name__ == "__main__":

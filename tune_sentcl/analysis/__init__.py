@@ -1,4 +1,4 @@
-"""Frames, summaries and the papers' numbers, from the tables of a study."""
+"""Data frames of a study, summaries of its trials, and the papers' numbers."""
 
 from tune_sentcl.analysis.frames import StudyFrames, configurations, read_study
 from tune_sentcl.analysis.papers.paper_results import paper_errata, paper_results

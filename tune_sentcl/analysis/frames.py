@@ -30,7 +30,7 @@ from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.study import STUDY, Snapshot, Study
 from tune_sentcl.store.union import union
 
-# Nullable types: numpy would turn integers and flags beside nulls into floats.
+# Nullable types, because numpy would turn integers and flags beside nulls into floats.
 _NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
 
 
@@ -59,7 +59,7 @@ _AVERAGED = [str(Objective(task, "spearman", "test", "cosine")) for task in STS_
 _RANKED = {"finished": 0, "pruned": 1, "failed": 2}
 _TRIAL_COLUMNS = ("trial_id", "configuration", "origin", "status")
 _CODE = ("method.name", "code_fingerprint")
-_SECONDS = ["train_seconds", "evaluation_seconds"]  # start-up depends on the order of trials
+_SECONDS = ["train_seconds", "evaluation_seconds"]  # start-up depends on trials' order
 
 
 def summaries(
@@ -70,20 +70,20 @@ def summaries(
     Finished trials come first, the best objective first. Trials with confirmation seeds follow the
     other finished trials and are never in a Pareto front.
 
-    Columns of the first: `trial_id`, `origin`, `status`, `method.name`, every other knob in which
-    the trials differ under its dotted key (except knobs that only affect measuring), `seed`,
-    `objective`, `data`, `seconds`. With several objectives also `objective_2` and so on, and
-    `pareto`: whether no other finished trial is better in one objective (a cost is better if it is
-    less) and as good in all. `sts_avg`, if it was measured, is the mean of the test Spearman
-    correlations of the seven STS tasks, times 100. `code_fingerprint` is there if a plugin's
-    method ran with more than one code. `objective_test` and so on are the test scores of an
-    objective on a dev split, if any was measured. `seen` and `last_score`, if a trial was stopped,
-    are the share of the training that it saw and its score there. `data` is `toy` for the
-    generated sets and `root` for files under the data root. `seconds` is the time of training and
-    evaluation, without start-up.
+    Columns of the table of trials: `trial_id`, `origin`, `status`, `method.name`, every other
+    hyperparameter in which the trials differ under its dotted key (except those that only affect
+    measuring), `seed`, `objective`, `data`, `seconds`. With several objectives also `objective_2`
+    and so on, and `pareto`: whether the trial is in the Pareto front, that is, no other finished
+    trial is at least as good in all objectives and better in one (less of a cost is better).
+    `sts_avg`, if it was measured, is the mean of the test Spearman correlations of the seven STS
+    tasks, times 100. `code_fingerprint` tells versions of a plugin's code apart, if a plugin's
+    method ran with several. `objective_test` and so on are the test scores of objectives on a dev
+    split, if measured. For a stopped trial, `seen` is the share of the training that it ran, and
+    `last_score` its score at that point. `data` is `toy` for the generated sets and `root` for
+    files under the data root. `seconds` is the time of training and evaluation, without start-up.
 
     Args:
-        standings: Of a running or finished study, by the first objective.
+        standings: Standings of a running or finished study by the first objective.
         objectives: The scores to rank by.
     """
     trials = _trials(standings, objectives)
@@ -93,17 +93,17 @@ def summaries(
 def configurations(study: Study, objectives: Sequence[Objective] | None = None) -> pd.DataFrame:
     """One row per configuration, aggregated over finished seeds, the best mean first.
 
-    The configurations of a plugin that has changed since come last.
+    If a plugin has changed since, the configurations of its old code come last.
 
-    Columns: `configuration`, `rank` (null for one with fewer seeds than the winner, or with a lost
-    seed), `verdict` of `judge` beside the winner that the search chose (`winner`, `proven worse`,
-    `proven better`, `no difference`, `not proven`; null: not compared), `method.name`, every other
-    knob in which the trials differ (except knobs that only affect measuring), `data`, and for each
-    objective, its test score and `sts_avg`, if measured: `..._mean`, `..._sd` (n - 1; NaN for one
-    seed) and `..._n`, the number of seeds with a score. `lost`, if any, counts seeds that have
-    failed or were stopped. Confirmation seeds do not count in these columns; if there are any,
-    `confirm_mean`, `confirm_sd` and `confirm_n` describe their first objective,
-    `confirm_test_mean` and so on its test score.
+    Columns: `configuration`, `rank` (null for a configuration with fewer seeds than the winner, or
+    with a lost seed), the `verdict` of `judge` that compares it with the winner that the search
+    chose (`winner`, `proven worse`, `proven better`, `no difference`, `not proven`; null: not
+    compared), `method.name`, every other hyperparameter in which the trials differ (except those
+    that only affect measuring), `data`, and for each objective, its test score and `sts_avg`, if
+    measured: `..._mean`, `..._sd` (n - 1; NaN for one seed) and `..._n`, the number of seeds with
+    a score. `lost`, if any, counts seeds that have failed or were stopped. Confirmation seeds do
+    not count in these columns; if there are any, `confirm_mean`, `confirm_sd` and `confirm_n`
+    describe their first objective, `confirm_test_mean` and so on its test score.
 
     Args:
         study: A running or finished study.
@@ -116,7 +116,7 @@ def configurations(study: Study, objectives: Sequence[Objective] | None = None) 
 def configurations_of(
     standings: Standings, objectives: Sequence[Objective], trials: pd.DataFrame | None = None
 ) -> pd.DataFrame:
-    """`configurations` of any standing; `trials` are the rows of `summaries`, if known."""
+    """`configurations` for any `Standings`; `trials` are the rows of `summaries`, if known."""
     trials = _trials(standings, objectives) if trials is None else trials
     names = [one.name for one in standings.ordered]
     first = trials.drop_duplicates("configuration").set_index("configuration").reindex(names)
@@ -152,7 +152,7 @@ def statistics_of(
 
 
 def test_columns(objectives: Sequence[Objective]) -> dict[str, Objective]:
-    """By column, the test score of each objective on a dev split.
+    """The test score of each objective on a dev split, by its column.
 
     Test scores that are objectives themselves have columns of their own.
     """
@@ -165,11 +165,11 @@ def test_columns(objectives: Sequence[Objective]) -> dict[str, Objective]:
 
 
 def trials_by(study: Study, objectives: Sequence[Objective]) -> pd.DataFrame:
-    """All columns of the trials, with their values of these objectives.
+    """All columns of the trials, with each trial's values of these objectives.
 
-    `rank` and `verdict` are those of a trial's configuration, as in `configurations`.
+    `rank` and `verdict` describe the trial's configuration, as in `configurations`.
     """
-    # Both read the same tables, which may lie on an object store.
+    # `Standings` and `History` read the same tables, which may lie on an object store.
     tables = Snapshot({"trials": study.trials(), "scores": study.scores()})
     standings = Standings.read(study, objectives[0], tables)
     history = History.read(tables, objectives, None)
@@ -221,7 +221,7 @@ def _trials(standings: Standings, objectives: Sequence[Objective]) -> pd.DataFra
 
 
 def _add_stages(frame: pd.DataFrame, stages: Sequence[Sequence[Mapping[str, Any]] | None]) -> None:
-    """Add what stopped trials saw of their training, and their last scores, if there are any."""
+    """Add, for stopped trials, the share of the training that they ran and their last score."""
     last = [max(ends, key=itemgetter("share")) if ends else None for ends in stages]
     is_stopped = (frame["status"] == "pruned").tolist()
     if any(is_stopped):
@@ -236,10 +236,10 @@ def _knobs(table: pd.DataFrame) -> list[str]:
 
 
 def varied_knobs(table: pa.Table) -> list[str]:
-    """The knobs in which trials differ, `method.name` first; see `tune_sentcl.config.varied`.
+    """The hyperparameters in which trials differ, `method.name` first; see `config.varied`.
 
-    Knobs that only affect measuring are left out: trials of one configuration may have been
-    measured with different ones.
+    Hyperparameters that only affect measuring are left out, because trials of one configuration
+    may have been measured with different values of them.
     """
     keys = [key for key in knobs() if key != "seed" and affects_weights(key)]
     several = [key for key in keys if _has_several(table[key])]
@@ -257,10 +257,10 @@ def _has_several(column: pa.ChunkedArray) -> bool:
 
 
 def front_of(points: Float64[np.ndarray, "rows objectives"]) -> list[bool]:
-    """Which rows no other row dominates; values are maximized, rows with NaN are excluded."""
+    """Which rows no other row dominates; larger is better, and a row with NaN is not in front."""
     front = [False] * len(points)
     whole = np.flatnonzero(~np.isnan(points).any(axis=1))
-    # In descending order of the first value, only a row of the front so far can dominate a row.
+    # In descending order of the first value, only a row that is already in the front can dominate.
 
     order = whole[np.lexsort(-points[whole].T[::-1])]
     best = np.empty((0, points.shape[1]))
@@ -307,14 +307,14 @@ class StudyFrames:
         """One row per trial that has ended.
 
         Columns: `trial_id`, `configuration` (the same for all seeds), `space`, `origin` (grid |
-        sampler | single | confirm), `status` (finished | pruned | failed), one column per knob
-        under its dotted key (`method.lambda`, `seed`; null where the method has no such knob),
-        `config` (all knobs as JSON), `steps`, `started_at` (UTC), `wall_seconds` and its parts,
-        `gpu_seconds`, `peak_memory_bytes`, `device`, `precision_used`, `host`, `cpus`, `gpus`,
-        `data_source`, `data_fingerprint`, `checkpoint_fingerprint`, `git_commit`, `version_...`
-        (one per library), `objective` and `objective_name` (with several objectives also
-        `objective_2` and so on), `error_type`, `error_text`, `attempt`. For a list of studies, the
-        first column of each frame is `study`.
+        sampler | single | confirm), `status` (finished | pruned | failed), one column per
+        hyperparameter under its dotted key (`method.lambda`, `seed`; null where the method has no
+        such hyperparameter), `config` (all hyperparameters as JSON), `steps`, `started_at` (UTC),
+        `wall_seconds` and its parts, `gpu_seconds`, `peak_memory_bytes`, `device`,
+        `precision_used`, `host`, `cpus`, `gpus`, `data_source`, `data_fingerprint`,
+        `checkpoint_fingerprint`, `git_commit`, `version_...` (one per library), `objective` and
+        `objective_name` (with several objectives also `objective_2` and so on), `error_type`,
+        `error_text`, `attempt`. For a list of studies, the first column of each frame is `study`.
         """
         return frame_of(self.snapshot.trials())
 
@@ -338,19 +338,19 @@ class StudyFrames:
     def wide(self, suite: str | None = None, protocol: str | None = None) -> pd.DataFrame:
         """One row per trial, with its scores as columns.
 
-        Columns: `study` (for a list of studies), `trial_id`, `configuration`, `origin`,
-        `status`, every knob in which the trials differ (except knobs that only affect
-        measuring), `seed`, `data`, and one column per score of a whole task, under its name on
-        the command line: `STS12:spearman:test`, `MR:accuracy:test:senteval-10fold`. `data` is
-        the evaluation data (toy | root). A score is the mean over the classifier's seeds, and
-        joins all pairs (`all`) of a task with subsets. NaN: not measured.
+        Columns: `study` (for a list of studies), `trial_id`, `configuration`, `origin`, `status`,
+        every hyperparameter in which the trials differ (except those that only affect measuring),
+        `seed`, `data`, and one column per score of a whole task, under its name on the command
+        line: `STS12:spearman:test`, `MR:accuracy:test:senteval-10fold`. `data` is the evaluation
+        data (toy | root). A score is the mean over the classifier's seeds, and joins all pairs
+        (`all`) of a task with subsets. NaN: not measured.
 
         Args:
             suite: A suite of the study, such as `sts`, `transfer` or `own`; None for all.
             protocol: A protocol such as `cosine` or `logreg-10fold`; None for all.
 
         Raises:
-            ConfigError: The study has scores, and none of the suite or protocol.
+            ConfigError: The study has scores, but none with this suite or protocol.
         """
         trials = self.snapshot.trials()
         scores = self.snapshot.scores(["trial_id", *_NAMED, "suite", "value"], WHOLE_TASKS)
@@ -382,7 +382,7 @@ class StudyFrames:
         return configurations_of(self.standings(chosen[0]), chosen)
 
     def standings(self, objective: Objective) -> Standings:
-        """The configurations, ordered by a score; the searches' first score chose the winner."""
+        """The configurations ordered by a score; the winner is the one that the searches chose."""
         try:
             chosen_by = self.objectives()[0]
         except ObjectiveError:  # the searches maximized different scores
@@ -393,10 +393,10 @@ class StudyFrames:
     def objectives(
         self, asked: Sequence[str | InstanceOf[Objective]] | None = None
     ) -> tuple[Objective, ...]:
-        """The scores that configurations are ranked by.
+        """The objectives by which configurations are ranked.
 
         Args:
-            asked: As on the command line; None: those that the last search maximized.
+            asked: Objectives as on the command line; None: those that the last search maximized.
 
         Raises:
             ObjectiveError: A score does not exist, no trial has it, or the searches of several
@@ -424,8 +424,8 @@ def read_study(path: Location | Sequence[Location]) -> StudyFrames:
     """Read one or several studies; a study may be running, finished or interrupted.
 
     Only trials that have ended are included. For a list of studies, the column `study` says which
-    study a row comes from. A trial in several studies is included once, with the rows of the first
-    study in which it finished, else of the first study.
+    study a row comes from. A trial in several studies is included once: with the rows of the first
+    study in which it finished, or, if it finished in none, of the first study that has it.
 
     Args:
         path: A folder or URL, or a list of them.

@@ -1,9 +1,9 @@
 """The command line: each command parses, calls one function of the library, and prints.
 
-Exit codes: 0 success, 1 a run failed, 2 bad input, 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP,
-141 a closed pipe. `judge` returns 1 if A does not score higher, 3 if it is undecided.
-With `--json`, stdout holds one JSON array; progress and messages go to stderr. No heavy library is
-imported before a command runs.
+Exit codes: 0 success, 1 a failure, 2 bad input, 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP, 141 a closed
+pipe. `judge` returns 1 if A does not score higher, and 3 if that is undecided. With `--json`,
+stdout holds one JSON array; progress and messages go to stderr. No heavy library is imported
+before a command runs.
 """
 
 import sys
@@ -29,7 +29,7 @@ from tune_sentcl.signals import exit_past_hanging, raise_on_signals
 
 
 class GroupedCommand(TyperCommand):
-    """A command whose `--help` shows its options by group, as plain text."""
+    """A command whose `--help` lists its options by group, as plain text."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write one section per group; options without a group are under `Options`."""

@@ -39,10 +39,10 @@ def demo(
         return
     task = json.dumps([f"support={data / 'support'}"])
     words = ["search", str(data / "support.toml"), "--objective", "support:ndcg@10:dev"]
-    # One trial at a time: else what the sampler has been told depends on the machine.
+    # One trial at a time, so that the sampler's proposals do not depend on the machine.
     words += ["--study", study, "--samples", "5", "--max-concurrent", "1"]
     words += ["--cpus-per-trial", str(min(2, usable_cores()))]
     words += ["--set", f"data.source={data / 'pairs.csv'}", "--set", f"evaluation.own={task}"]
     say(shlex.join(["tune-sentcl", *words]))
-    # In place of this process, so that the study records the search, which can be repeated.
+    # `execv` replaces this process, so the study records a `search` that the user can repeat.
     os.execv(sys.executable, [sys.executable, "-m", "tune_sentcl", *words])

@@ -135,7 +135,7 @@ def evaluate(
 
 @contextmanager
 def _weights(model: str) -> Iterator[str]:
-    """A model's name, or for a study a folder with its winner's weights."""
+    """The name of a model; for a study, a temporary folder with its winner's weights."""
     if "://" not in model and not (Path(model) / "study.json").is_file():
         yield model
         return
@@ -152,7 +152,7 @@ def _weights(model: str) -> Iterator[str]:
 def _without_interval(
     compared: Sequence[dict[str, Any]], results: Sequence["Evaluation"]
 ) -> list[dict[str, Any]]:
-    """Rows as `comparison` has them of the tasks that it left out, without an interval."""
+    """Rows like those of `comparison`, for tasks without scores of single items; no intervals."""
     known = {(row["task"], row["split"]) for row in compared}
     rows = []
     first, other = (_by_measure(_whole(result)) for result in results)
@@ -168,7 +168,6 @@ def _without_interval(
 
 
 def _whole(result: "Evaluation") -> list[Score]:
-    """The scores of whole tasks."""
     return [s for s in result.scores if s.subset is None and s.aggregation in (None, "all")]
 
 

@@ -20,13 +20,13 @@ _P = ParamSpec("_P")
 
 
 def guarded(command: Callable[_P, None]) -> Callable[_P, None]:
-    """Turn a command's errors and signals into messages and exit codes."""
+    """Wrap a command: its errors and signals become messages and exit codes."""
 
     @functools.wraps(command)
     def run(*args: _P.args, **kwargs: _P.kwargs) -> None:
         try:
             command(*args, **kwargs)
-            sys.stdout.flush()  # a closed pipe raises here, not at Python's exit
+            sys.stdout.flush()  # raises here for a closed pipe, not at Python's exit
         except BaseException as error:
             if (number := signal_behind(error)) is not None:
                 raise SystemExit(_interrupted(number)) from None
@@ -40,9 +40,9 @@ def guarded(command: Callable[_P, None]) -> Callable[_P, None]:
 
 
 def _start_again(error: CaptureError) -> NoReturn:
-    """Replace this process, which has lost its GPU, by one that repeats the command.
+    """Replace this process, which can no longer use its GPU, by one that repeats the command.
 
-    A search then goes on from its study. Its limits of time and of failures begin anew.
+    A search then continues from its study. Its limits of time and of failures start anew.
     """
     say(f"{error}; the command starts again without CUDA graphs")
     sys.stdout.flush()
@@ -54,20 +54,19 @@ def _start_again(error: CaptureError) -> NoReturn:
 def _interrupted(number: signal.Signals) -> int:
     """The exit code of a command that a signal or a closed pipe has ended."""
     by = "" if number == signal.SIGINT else f" by {number.name}"
-    with suppress(OSError):  # the reader or the terminal has gone
+    with suppress(OSError):  # the reader or the terminal may be gone
         if number != signal.SIGPIPE:
             say(f"interrupted{by}; repeat the command to continue")
         sys.stdout.flush()
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (1, 2):  # which Python flushes once more
+    for stream in (1, 2):  # Python flushes both once more at its exit
         os.dup2(nowhere, stream)
     return _BY_SIGNAL + number
 
 
 def _say_error(error: TuneSentclError) -> int:
-    """Print an error; its exit code."""
     if not isinstance(error, BadInputError):
-        say(f"error: {error}")  # the rest may be a traceback
+        say(f"error: {error}")  # further lines may be a traceback
         return FAILED
     for line in str(error).splitlines():
         say(f"error: {line}")
@@ -80,9 +79,9 @@ def say(text: str) -> None:
 
 
 def refuse_other_encodings(arguments: Iterable[str]) -> None:
-    """Exit if an argument does not have the bytes of UTF-8, in which studies and Arrow name files.
+    """Exit if an argument is not UTF-8, because studies and Arrow name files in UTF-8.
 
-    Python hides other bytes in surrogates, which no file can hold.
+    Python replaces other bytes by surrogates, which cannot be written to a file.
     """
     for argument in arguments:
         if os.fsencode(argument).decode("utf-8", "backslashreplace") != argument:
@@ -91,7 +90,7 @@ def refuse_other_encodings(arguments: Iterable[str]) -> None:
 
 
 def replace_unprintable() -> None:
-    """Print `?` for what the locale cannot encode, as the lines of a table in ASCII."""
+    """Print `?` for characters that the locale cannot encode, such as a table's lines in ASCII."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # else the parent process has closed it
+        if isinstance(stream, io.TextIOWrapper):  # otherwise the parent has closed the stream
             stream.reconfigure(errors="replace")

@@ -1,4 +1,4 @@
-"""The command `init`: a first space for the user's own rows."""
+"""The command `init`: a first search space for the user's examples."""
 
 import re
 from contextlib import suppress
@@ -76,12 +76,12 @@ def init(
 
 
 def _task_name(path: Path) -> str:
-    """The name of a task: that of its file or folder, or of the folder of a file `dev.csv`."""
+    """The name of a task: its file or folder; for a file such as `dev.csv`, the file's folder."""
     whole = path.absolute()
     name = whole.name if whole.is_dir() else whole.stem
     name = name if split_named(name) is None else whole.parent.name
     plain = re.sub(r"[^\w.()-]", "-", name, flags=re.ASCII).strip("-.")
     for usable in (plain, f"mine-{plain}"):
-        with suppress(ValueError):  # not a name of a task
+        with suppress(ValueError):  # a ValueError: not a valid name of a task
             return own_source(f"{usable}={path}").name
     return "mine"

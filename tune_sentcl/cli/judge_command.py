@@ -134,10 +134,10 @@ def _check(
 
 
 def _named(text: str) -> str | dict[str, Any]:
-    """A name as the tables and sentences of this tool print it.
+    """Parse a configuration's name as tables and sentences print it.
 
-    It is an id, a method, or KNOB=VALUE pairs, of which a word alone is the method. An id in
-    parentheses at the end decides.
+    The name is an id, a method, or KNOB=VALUE pairs; a word without "=" is the method. If the name
+    ends with an id in parentheses, the id alone counts.
     """
     text = text.strip()
     if title := re.fullmatch(r".*\((\w{8})(, older code)?\)", text):

@@ -1,4 +1,4 @@
-"""The command `knobs`: what can be set, its defaults and usual ranges."""
+"""The command `knobs`: hyperparameters with their defaults and usual ranges."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -60,7 +60,7 @@ def _rows(method: str | None) -> list[dict[str, str]]:
 
 
 def _by_owner(texts: Mapping[str, str], method: str | None) -> str:
-    """The text of a method, or the different texts with their owners."""
+    """The text for a method; else all different texts, each with the methods that have it."""
     if method is not None and method in texts:
         return texts[method]
     owners: dict[str, list[str]] = {}

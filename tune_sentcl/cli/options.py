@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _ONLY = inspect.Parameter.KEYWORD_ONLY
 DATA_AND_SPACE = "Data and space"
-"""The first group of options in `--help`; the others are those of `search_options`."""
+"""The first group of options in `--help`; `SearchOptions` names the other groups."""
 
 SpaceArgument = Annotated[
     str,
@@ -111,18 +111,18 @@ _INPUTS = {
         ),
     ],
 }
-"""The options of a search that decide its trials; the others are fields of `SearchOptions`."""
+"""Options of a search that are not fields of `SearchOptions`."""
 
 
 def with_search_options(
     *names: str, told: Mapping[str, str] | None = None
 ) -> Callable[[Command], Command]:
-    """Give a command options of a search in place of its `**given`.
+    """Replace a command's parameter `**given` by options of a search.
 
     Args:
-        names: The options; all of them without names.
-        told: Help texts of a command of which those of a search are not true. Its options are in
-            no groups.
+        names: The options to add; without names, all.
+        told: Help texts that replace those of `search`, by option. A command with such texts shows
+            its options without groups.
     """
     hints = get_type_hints(SearchOptions)
     added = {
@@ -142,7 +142,7 @@ def with_search_options(
 
 
 def _alone(parameter: inspect.Parameter, text: str | None) -> inspect.Parameter:
-    """An option without its group, with another help text if there is one."""
+    """Copy an option without its group, and with another help text if one is given."""
     kind, option = get_args(parameter.annotation)
     own = copy.copy(option)
     own.help = text or own.help
@@ -151,7 +151,7 @@ def _alone(parameter: inspect.Parameter, text: str | None) -> inspect.Parameter:
 
 
 def with_parameters(own: Command, parameters: Iterable[inspect.Parameter]) -> Command:
-    """Let a command that takes keywords show these parameters to Typer."""
+    """Let Typer see these parameters as the parameters of a command that takes `**kwargs`."""
     named = [p.replace(kind=p.KEYWORD_ONLY) for p in parameters]
     own.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
     own.__annotations__ = {p.name: p.annotation for p in named}
@@ -159,7 +159,7 @@ def with_parameters(own: Command, parameters: Iterable[inspect.Parameter]) -> Co
 
 
 def _parameter(name: str, declared: Declaration, kind: Any) -> inspect.Parameter:
-    """An option of a search as Typer reads it."""
+    """Declare a field of `SearchOptions` as an option for Typer."""
     default = getattr(SearchOptions, name)
     if isinstance(default, tuple):
         kind, default = list[str] | None, None
@@ -176,13 +176,13 @@ def _parameter(name: str, declared: Declaration, kind: Any) -> inspect.Parameter
 
 
 def requested_search(space: str, given: Mapping[str, Any]) -> RequestedSearch:
-    """The space, data root, seeds and options that a command's parameters ask for.
+    """The search space, data root, seeds and options that a command's parameters ask for.
 
     Raises:
-        BadInputError: An option or the space is wrong.
+        BadInputError: An option or the search space is wrong.
     """
     options = search_options(given)
-    from tune_sentcl.space import load_space  # not for --help
+    from tune_sentcl.space import load_space  # not at the top, because --help does not need it
 
     overrides, seeds = parse_settings(given["settings"] or []), parse_seeds(given["seeds"])
     loaded = load_space(space, overrides, given["plugins"] or ())
@@ -190,7 +190,7 @@ def requested_search(space: str, given: Mapping[str, Any]) -> RequestedSearch:
 
 
 def search_options(given: Mapping[str, Any]) -> SearchOptions:
-    """The options of a search among a command's parameters; others are ignored.
+    """The `SearchOptions` among a command's parameters; other parameters are ignored.
 
     Raises:
         ConfigError: An option is wrong, or a time has no unit.
@@ -227,12 +227,12 @@ def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def parse_value(text: str) -> Any:
-    """A TOML value; otherwise `[a,b]` is a list of strings, and any other text a string."""
+    """Parse TOML; other text that begins with `[` is a list of strings, any other a string."""
     try:
-        # Inside a list, TOML refuses a comment or another line behind the value.
+        # The brackets make TOML refuse a comment or a second line after the value.
         tomllib.loads(f"value = [{text}]")
         return tomllib.loads(f"value = {text}")["value"]
-    except ValueError:  # no TOML value, or an integer with too many digits for Python
+    except ValueError:  # not TOML, or an integer with too many digits
         if text.startswith("[") and text.endswith("]"):
             items = (item.strip().strip("\"'") for item in text[1:-1].split(","))
             return [item for item in items if item]
@@ -244,7 +244,7 @@ def parse_seeds(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     parts = [part.strip() for part in text.split(",")]
-    # 18 digits always fit the study's column of seeds.
+    # An integer of 18 digits always fits the study's column of seeds.
     seeds = tuple(int(part) for part in parts if part.isdecimal() and len(part) <= 18)
     if len(set(seeds)) < len(parts):
         rule = "must be distinct whole numbers of 0 or more, separated by commas"
@@ -273,7 +273,7 @@ _SECONDS = (24 * 3600, 3600, 60, 1)
 
 
 def parse_duration(option: str, text: str | None) -> float | None:
-    """Parse `90s`, `30m`, `1h30m` or `2d` as seconds; a number needs its unit."""
+    """Parse `90s`, `30m`, `1h30m` or `2d` as seconds; a number without a unit is refused."""
     if text is None:
         return None
     match = _PARTS.fullmatch(text.strip().lower().replace(" ", ""))

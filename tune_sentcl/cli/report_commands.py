@@ -80,7 +80,7 @@ def report(
 def _report(
     subject: "ReportData", kind: str, limit: int, out: Path | None, figures: Path | None
 ) -> None:
-    """Write a page or tables, and figures if there is a folder for them."""
+    """Write the report in one format, and its figures if there is a folder for them."""
     from tune_sentcl.analysis.report import formats
     from tune_sentcl.analysis.report.report import report_of
 
@@ -116,7 +116,7 @@ def _format(asked: Format | None, out: Path | None, json_rows: bool) -> str:
 
 
 def _write(text: str, out: Path | None) -> None:
-    """Write to stdout, or to a file that is replaced only once the text is complete."""
+    """Write to stdout, or to a file that is replaced once the whole text is written."""
     if out is None:
         sys.stdout.write(text)
         return
@@ -125,7 +125,7 @@ def _write(text: str, out: Path | None) -> None:
     try:
         with atomic_file(out) as file:
             file.write(text.encode())
-    except (OSError, ValueError) as error:  # ValueError: "." has no name
+    except (OSError, ValueError) as error:  # pathlib raises ValueError for "."
         raise _refused(out, error) from None
     line(f"Report: {out}")
 

@@ -40,9 +40,9 @@ def search(
     With --json the command prints the winner, its scores, the verdict and the next commands.
     """
     loaded, data, seeds, options = requested_search(space, given)
-    from tune_sentcl import launch  # not for --help
+    from tune_sentcl import launch  # not at the top, because --help does not need it
 
-    run = inspect.unwrap(launch.search)  # its errors name options of the command line
+    run = inspect.unwrap(launch.search)  # the errors of the unwrapped function name options
     outcome = run(loaded, study, data=data, seeds=seeds, options=options, progress=True)
     tell = say if json_rows else line
     _print_results(study, outcome, json_rows=json_rows)
@@ -71,7 +71,7 @@ def _print_results(study: str, outcome: "SearchOutcome", *, json_rows: bool) -> 
 
 
 def _checked_search(space: str, study: str | None, given: Mapping[str, Any]) -> RequestedSearch:
-    """`requested_search`, after the checks for which torch is not imported."""
+    """`requested_search`, followed by the checks that do not need torch."""
     requested = requested_search(space, given)
     from tune_sentcl.store.files import study_path
     from tune_sentcl.tuning.first_checks import first_checks
@@ -156,12 +156,12 @@ def check(
     for text in nodes.warnings:
         say(text)
     nodes.check()
-    if any(row["trials at a time"] for row in rows):  # else a warning says that trials wait
+    if any(row["trials at a time"] for row in rows):  # otherwise a warning says that trials wait
         (say if json_rows else line)("The cluster can run the search.")
 
 
 def _check_gpu(*, json_rows: bool) -> None:
-    """Print what a GPU's checks have found; exit with 1 if one has failed."""
+    """Print the findings of a GPU's checks; exit with 1 if a check failed."""
     import torch
 
     from tune_sentcl.gpu_check import check_gpu

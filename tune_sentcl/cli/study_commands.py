@@ -74,7 +74,7 @@ def _show_space(space: Space) -> None:
 
 
 def range_text(item: Any) -> str:
-    """A range as text: its ends, or its choices, and its prior."""
+    """A range as text: its ends or its choices, then its prior."""
     prior = "" if item.prior is None else f", prior {item.prior}"
     if item.kind == "choice":
         return " | ".join(map(str, item.choices)) + prior

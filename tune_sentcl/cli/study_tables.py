@@ -29,12 +29,12 @@ SHOWN = 100
 
 
 def say_trials_read(frames: "StudyFrames") -> None:
-    """Print the number of trials, before slower steps begin."""
+    """Print the number of trials that were read, before slower steps begin."""
     say(f"{frames.snapshot.trials(['trial_id']).num_rows:,} trials read")
 
 
 def print_study(path: str, objectives: Sequence[str] = (), most: int = SHOWN) -> None:
-    """Print `study_lines` on a terminal or into a pipe."""
+    """Print `study_lines`, as wide as the terminal."""
     width, bold = output_width()
     lines = study_lines(path, objectives, most, width, bold=bold)
     if not lines:
@@ -46,10 +46,10 @@ def print_study(path: str, objectives: Sequence[str] = (), most: int = SHOWN) ->
 def study_lines(
     path: str, objectives: Sequence[str], most: int, width: int, *, bold: bool = False
 ) -> list[str]:
-    """A study's trials, best first, and its configurations over seeds, as tables.
+    """Tables of a study's trials, best first, and of its configurations over seeds.
 
-    Without `objectives` the last search's objectives rank. A table has at most `most` rows; 0:
-    all.
+    Without `objectives`, the objectives of the last search rank. A table has at most `most` rows;
+    0: all rows.
     """
     from tune_sentcl.analysis.frames import summaries, test_columns
     from tune_sentcl.results.standings import Standings, asked_objectives, study_objectives
@@ -81,7 +81,7 @@ def study_lines(
 
 
 def _first(standings: "Standings", table: Any, most: int) -> list[dict[str, Any]]:
-    """The first rows of trials or of configurations, with their knobs as `stated`."""
+    """The first rows of trials or of configurations; hyperparameters are shown as `stated`."""
     values = {one.name: one.values for one in standings.tried.values()}
     values |= {
         trial: one.values for one in standings.tried.values() for trial in one.trials.values()
@@ -141,7 +141,7 @@ def _layout(
     constant = [k for k in others if k not in {*kept, _SEEN, _LAST, _AVERAGE, "seconds"}]
     drop_first = ["seconds", "origin", "status", _AVERAGE]
     drop_first += [key for key in reversed(others) if key not in kept]
-    drop_first += tests if _CONFIRM in row else []  # those of confirmation seeds say more
+    drop_first += tests if _CONFIRM in row else []  # confirmation seeds say more
     drop_first.append(_CONFIRM_TEST)
     return Layout(
         titles=titles,
@@ -155,7 +155,7 @@ def _layout(
 
 
 def _short_titles(objectives: Sequence[str]) -> list[str]:
-    """The split of a single objective; for several, their shortest parts that differ."""
+    """A single objective's title is its split; several get the shortest parts that differ."""
     parts = [name.split(":") for name in objectives]
     for positions in ((2,), (0,), (1,), (0, 1), (0, 2), (1, 2)):
         titles = [
@@ -169,13 +169,13 @@ def _short_titles(objectives: Sequence[str]) -> list[str]:
 
 
 def _trial(row: dict[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
-    """A row of the first table; `columns` are those of the scores by their names."""
+    """A row of the table of trials; `columns` maps the titles of scores to their columns."""
     cells = {"trial": row["trial_id"], **_knobs(row)}
     cells |= {name: row[name] for name in ("seed", "origin", "status")}
     cells |= {name: row[key] for name, key in columns.items()}
     if "pareto" in row:
         cells["Pareto"] = "*" if row["pareto"] else ""
-    if "seen" in row:  # a trial was stopped
+    if "seen" in row:  # some trial was stopped
         share = row["seen"]
         seen = f"{100 * share:.2g} %" if share == share else ""
         cells |= {_SEEN: seen, _LAST: row["last_score"]}
@@ -184,7 +184,7 @@ def _trial(row: dict[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _configuration(row: dict[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
-    """A row of the table over seeds; `columns` are those of the scores by their names."""
+    """A row of the table over seeds; `columns` maps the titles of scores to their columns."""
     rank = cell(row["rank"]) or "-"
     cells = {"configuration": row["configuration"], "rank": rank, **_knobs(row)}
     cells |= {"seeds": row["objective_n"], **({"lost": row["lost"]} if "lost" in row else {})}

@@ -101,7 +101,7 @@ with_parameters(
 
 
 def _checked(study: str | None, asked: Mapping[str, Any]) -> Space:
-    """Load the space, and check all that can be checked without the cluster."""
+    """Load the search space, and check everything that needs no cluster."""
     from tune_sentcl.store.files import refuse_itself
 
     given = {**asked, "address": None, "launcher": "ray"}
@@ -122,13 +122,13 @@ def _checked(study: str | None, asked: Mapping[str, Any]) -> Space:
 
 
 def _check_location(where: str, location: str) -> None:
-    """Check that the cluster can find what an option names."""
+    """Check that the cluster can find the file or folder that an option names."""
     from tune_sentcl.store.files import StudyFiles, refuse_memory
 
     refuse_credentials(where, "", location)
     refuse_memory(where, location)
     if "://" in location:
-        StudyFiles.at(location)  # raises for a URL of no known kind
+        StudyFiles.at(location)  # raises for a URL of unknown kind
     elif not location.startswith("/"):
         rule = "must be a URL or an absolute path, because the cluster opens it"
         move = "Write the study's location on the cluster."
@@ -138,7 +138,7 @@ def _check_location(where: str, location: str) -> None:
 def command_words(
     context: typer.Context, study: str, plugins: Sequence[Plugin] = ()
 ) -> Iterator[str]:
-    """The search command that the cluster runs, with the options given to `submit`."""
+    """The words of the search command that the cluster runs, with the options of `submit`."""
     from tune_sentcl.on_ray.jobs import SPACE_FILE, plugin_path
 
     yield from ("python", "-m", "tune_sentcl", "search", SPACE_FILE)

@@ -21,12 +21,12 @@ from rich.text import Text
 Row = Mapping[str, Any]
 
 _RULED = Box("    \n    \n ─  \n" + "    \n" * 5)  # one rule below the header
-_ENDLESS = 100_000  # width in a pipe
+_ENDLESS = 100_000  # width if stdout is a pipe
 _GAP = 2
-_PROSE = 80  # columns of sentences
+_PROSE = 80  # columns of wrapped sentences
 _ID = re.compile(r"[0-9a-f]{16}")
-_DIGITS = 8  # least digits of an id in a table
-_WORD = 24  # characters; longer words, and texts of several words, may be split
+_DIGITS = 8  # least number of digits of a shortened id
+_WORD = 24  # only words longer than this may be split
 _LETTERS = re.compile(r"[^\W\d_]{2}")
 
 
@@ -37,12 +37,12 @@ class Layout:
     Attributes:
         titles: Short titles by column key; the default title is the key.
         legend: By column key, a line above the table that explains the short title.
-        knobs: Columns that hold knobs.
-        constant: Columns that are left out if they are empty, or if all rows have the same value,
-            which is then printed once above the table.
-        of: What the rows are, in the plural.
-        drop_first: Columns to leave out first if the terminal is too narrow; then columns from the
-            right.
+        knobs: Columns that hold hyperparameters.
+        constant: Columns that are left out if they are empty or if all rows have the same value;
+            that value is then printed once above the table.
+        of: A plural noun for the rows.
+        drop_first: Columns to leave out first if the terminal is too narrow; then columns are left
+            out from the right.
         full_option: The option that prints all columns.
     """
 
@@ -73,7 +73,7 @@ def print_table(rows: Sequence[Row], title: str = "", layout: Layout | None = No
 
 
 def output_width() -> tuple[int, bool]:
-    """The columns of stdout, without an end in a pipe, and whether it is a terminal."""
+    """The width of stdout in columns (almost endless in a pipe), and whether it is a terminal."""
     terminal = sys.stdout.isatty()
     if terminal or os.environ.get("COLUMNS"):
         return shutil.get_terminal_size().columns, terminal
@@ -116,13 +116,13 @@ def table_lines(
 
 @dataclass
 class _Column:
-    """One column as printed.
+    """One column of a printed table.
 
     Attributes:
         title: Its heading.
-        cells: Its texts.
+        cells: The texts of its cells.
         is_number: Whether its values are numbers.
-        least: Least width at which no number, id or word is split.
+        least: The least width at which no number, id or word is split.
         wraps: Whether it may be narrower than its longest text.
     """
 
@@ -177,18 +177,18 @@ def _drawn(columns: Sequence[_Column], width: int, *, bold: bool) -> list[str]:
         table.add_column(
             Text(column.title, "bold"),
             justify="right" if column.is_number else "left",
-            overflow="fold",  # a path, whose end may be what differs
+            overflow="fold",  # the end of a path may be the part that differs
             no_wrap=not column.wraps,
         )
     for texts in zip(*(column.cells for column in columns), strict=True):
-        table.add_row(*map(Text, texts))  # Text: brackets in a value are not markup
+        table.add_row(*map(Text, texts))  # Text, because brackets in a value are not markup
     out = StringIO()
     Console(file=out, width=width, force_terminal=bold, no_color=True).print(table)
     return [text.rstrip() for text in out.getvalue().splitlines()]
 
 
 def wrapped(text: str, indent: str = "") -> None:
-    """Print a sentence in lines of at most 80 columns, all but the first indented."""
+    """Print a sentence in lines of at most 80 columns; all lines but the first are indented."""
     for part in textwrap.wrap(text, _PROSE, subsequent_indent=indent, break_on_hyphens=False):
         line(part)
 
@@ -223,7 +223,7 @@ def cell(value: Any) -> str:
 
 
 def knob_cell(value: Any) -> str:
-    """Format a knob's value with four digits, because a search's values lie close together."""
+    """Format a value with four digits, because a search's values lie close together."""
     number = isinstance(value, float) and not math.isnan(value)
     return f"{value:.4g}" if number else cell(value)
 

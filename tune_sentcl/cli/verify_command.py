@@ -43,7 +43,7 @@ def verify(
     )
 
     named = paper_named(paper)
-    paper_table(named, table)  # refuse an unknown table before the study is read
+    paper_table(named, table)  # refuses an unknown table before the study is read
     frames = read_study(study)
     say_trials_read(frames)
     from tune_sentcl.analysis.papers.verification import verify as compared
@@ -71,7 +71,7 @@ def _row(verified: "VerifiedCell") -> dict[str, Any]:
 
 
 def _print_table(title: str, cells: Iterable["VerifiedCell"]) -> None:
-    """The cells of a table, each with the numbers of its footnotes, and the footnotes."""
+    """Print the cells of a table, each with its footnotes' numbers, then the footnotes."""
     notes: dict[str, int] = {}
     line(title)
     line(f"  {'':9} {'paper':>6}  {'ours':>6} {'sd':>6} {'n':>3} {'delta':>7}")

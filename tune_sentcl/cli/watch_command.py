@@ -1,4 +1,4 @@
-"""`show --watch`: the tables of `show`, drawn again while the search runs."""
+"""`show --watch`: the tables of `show`, updated while the search runs."""
 
 import sys
 import time
@@ -20,9 +20,9 @@ from tune_sentcl.store.study import Study
 from tune_sentcl.watch.clock import clock
 
 _DISK_S, _STORE_S = 1.0, 10.0
-_BEGIN_S = 300.0  # the most that a job takes to begin where nodes install packages first
+_BEGIN_S = 300.0  # a job may install packages on nodes before its search begins
 _ENDS = {"ended": "ended", "interrupted": "been interrupted"}
-_RUNNING = 10  # running trials that a terminal shows
+_RUNNING = 10  # most running trials that a terminal shows
 
 
 def watch(
@@ -35,10 +35,10 @@ def watch(
     """
     files = StudyFiles.at(path)
     _wait_for_search(files)
-    study = Study.read(path)  # refuses what is no study
+    study = Study.read(path)  # raises for a folder that is no study
     if objectives:
-        asked_objectives(study, objectives)  # refuses a score that no trial has
-    if terminal is None and sys.stdout.isatty():  # a variable can force rich's own check
+        asked_objectives(study, objectives)  # raises for a score that no trial has
+    if terminal is None and sys.stdout.isatty():  # an environment variable can mislead rich
         terminal = Console(highlight=False)
     live = terminal and Live(console=terminal, auto_refresh=False)
     verdict, table = "", list[str]()
@@ -65,21 +65,21 @@ def watch(
 
 
 def _moments(files: StudyFiles) -> Iterator[tuple[SearchProgress | None, str, bool]]:
-    """The progress, how the search has ended (empty: it runs), and whether trials were added.
+    """Yield the progress, how the search ended (empty: it runs), and whether trials were added.
 
-    The end of a search is read twice, because a confirmation starts directly after its search.
+    The end of a search is read twice, because a confirmation may start directly after the search.
     """
     interval = _DISK_S if files.folder else _STORE_S
     seen, before = None, "over"
     while True:
         begun = time.monotonic()
-        progress = SearchProgress.read(files)  # before the tables, so that these are as new
+        progress = SearchProgress.read(files)  # read first, so that tables are as new
         versions, verdict = files.versions("trials"), _verdict(progress, files)
         yield progress, verdict, versions != seen
         if verdict and before:
             return
         seen, before = versions, verdict
-        # Reading a large study takes seconds; watching it must not take a whole core.
+        # Reading a large study takes seconds; without the pause, watching would keep a core busy.
         time.sleep(max(interval, 4 * (time.monotonic() - begun)))
 
 
@@ -105,7 +105,7 @@ def _counts(progress: SearchProgress) -> str:
 
 
 def _wait_for_search(files: StudyFiles) -> None:
-    """Wait until a study has a trial or a report of its search: a job takes time to begin."""
+    """Wait until a study has a trial or a search's progress, because a job starts slowly."""
     end = time.monotonic() + _BEGIN_S
     if not _has_begun(files):
         most = f"at most {clock(_BEGIN_S)}"

@@ -1,7 +1,7 @@
-"""The knobs of one trial: their classes, catalogue, identity and parsing.
+"""The hyperparameters of one trial: their classes, catalogue, identity and parsing.
 
-Imports run in one direction, as the contract in pyproject.toml lists them. `import A as A` offers
-a name to other packages.
+Imports run in one direction, which a contract in pyproject.toml checks. `import A as A` re-exports
+a name for other packages.
 """
 
 from tune_sentcl.config.catalogue import Knob as Knob

@@ -1,7 +1,8 @@
-"""The catalogue of knobs: every settable key of the config, read off the config classes.
+"""The catalogue of hyperparameters: every key of the config that a user can set.
 
-Methods and optimizers are unions, whose members are distinguished by `name`. The members that
-have a knob are its owners; its default may differ between them.
+It is read from the config classes. Methods and optimizers are unions, whose members are
+distinguished by `name`. The owners of a hyperparameter are the members that have it; the default
+may differ between owners.
 """
 
 import types
@@ -28,8 +29,9 @@ class Knob:
     Attributes:
         key: The dotted key, as on the command line: `method.lambda`.
         kind: The column type in a study.
-        meanings: Its meaning and range by owner, as the defaults.
-        defaults: The default by owner, or under "" outside unions; None if there is no default.
+        meanings: Its meaning and range by owner, with the keys of `defaults`.
+        defaults: The default by owner; outside unions, the only key is "". None if there is no
+            default.
         may_be_unset: Whether None is one of its values.
     """
 
@@ -41,7 +43,7 @@ class Knob:
 
     @property
     def section(self) -> str:
-        """The table that it belongs to; empty for the seed."""
+        """The table that holds it; empty for the seed."""
         return self.key.rpartition(".")[0]
 
     @property
@@ -50,11 +52,11 @@ class Knob:
         return tuple(name for name in self.defaults if name)
 
     def default(self, owner: str = "") -> Any:
-        """Its default for an owner; the first owner's default for an unknown name."""
+        """Its default for an owner; for an unknown name, that of the first owner."""
         return self.defaults.get(owner, next(iter(self.defaults.values())))
 
     def meaning(self, owner: str = "") -> str:
-        """Its meaning for an owner; the first owner's meaning for an unknown name."""
+        """Its meaning for an owner; for an unknown name, that of the first owner."""
         return self.meanings.get(owner, next(iter(self.meanings.values())))
 
 
@@ -86,10 +88,10 @@ def union_members(section: str) -> Mapping[str, Any]:
 
 
 def belongs(key: str, values: Values) -> bool:
-    """Whether a key exists for the method and optimizer that some values name.
+    """Whether a key exists for the method and optimizer that `values` name.
 
-    True for an unknown key, which is reported elsewhere. If the values name no method or an
-    unknown member, all knobs of the section belong; without a name, the optimizer is AdamW.
+    True for an unknown key, which other checks report. If `values` name no method or an unknown
+    one, all of the section's hyperparameters belong; without an optimizer's name, AdamW is meant.
     """
     knob = knobs().get(key)
     if knob is None or not knob.owners:
@@ -100,18 +102,18 @@ def belongs(key: str, values: Values) -> bool:
 
 
 def fitting(values: Values) -> dict[str, Any]:
-    """Drop the knobs of other methods and optimizers than the values name."""
+    """Drop the hyperparameters that the method and optimizer in `values` do not have."""
     return {key: value for key, value in values.items() if belongs(key, values)}
 
 
 def short_name(key: str) -> str:
-    """A knob's heading in tables: `lambda`; for `method.name` and `optimizer.name` the section."""
+    """A hyperparameter's heading in tables: its last part, for `method.name` the word `method`."""
     section, _, last = key.rpartition(".")
     return section if last == "name" else last
 
 
 def section_knobs(section: str, owner: str, table: Any) -> list[Knob]:
-    """The knobs of one table of a section."""
+    """The hyperparameters of one table of a section."""
     return [
         _knob(f"{section}.{field.alias or name}", owner, field)
         for name, field in table.model_fields.items()
@@ -124,13 +126,13 @@ def _knob(key: str, owner: str, field: FieldInfo) -> Knob:
     meaning = field.description or default_text
     default = None if field.is_required() else field.default
     if isinstance(default, tuple):
-        default = list(default)  # dotted configs hold lists, as JSON does
+        default = list(default)  # stored configs hold lists, as JSON does
     may_be_unset = type(None) in typing.get_args(field.annotation)
     return Knob(key, _kind(field.annotation), {owner: meaning}, {owner: default}, may_be_unset)
 
 
 def _joined(first: Knob, again: Knob) -> Knob:
-    """Merge the knobs of one key of two members, which share a column of a study."""
+    """Merge two members' hyperparameters of one key, because they share a study's column."""
     if first.kind != again.kind:
         raise TypeError(f"{first.key} is {first.kind} in one member, {again.kind} in another")
     return replace(
@@ -156,4 +158,4 @@ def _kind(annotation: Any) -> Kind:
                 return typing.cast(Literal["float", "int", "bool"], name)
         if typing.get_origin(member) is tuple:
             return "ints" if typing.get_args(member)[0] is int else "list"
-    return "str"  # also for unions such as a count or "all"
+    return "str"  # unions such as a count or "all", too

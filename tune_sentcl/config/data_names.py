@@ -1,4 +1,4 @@
-"""Parse the names of a user's own data: columns, mixed sources, own evaluation tasks."""
+"""Parse the names of a user's data: columns, mixed sources, custom evaluation tasks."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ _IGNORED = re.compile(r"ignored(_[1-9]\d*)?")
 
 
 def joined_columns(value: object) -> object:
-    """Normalize a mapping of columns to the text in a config: `anchor=question,positive=answer`.
+    """Normalize a mapping of columns to its text in a config: `anchor=question,positive=answer`.
 
     Args:
         value: A mapping of roles to a file's columns, or its text.
@@ -57,7 +57,7 @@ def is_ignored(role: str) -> bool:
 
 
 def columns_of(text: str) -> dict[str, str]:
-    """The file's column for each role, from the text in a config."""
+    """By role, the name of the file's column, from the text in a config."""
     return dict(part.split("=", 1) for part in text.split(",") if part)
 
 
@@ -69,7 +69,7 @@ _JOIN = " + "
 
 
 def joined_names(value: object) -> object:
-    """Normalize a list of sources to the text in a config; other values are unchanged.
+    """Normalize a list of sources to its text in a config; other values stay unchanged.
 
     Raises:
         PydanticCustomError: A plus lacks a source on one side.
@@ -102,7 +102,7 @@ SENTEVAL = (
 """SentEval's tasks; no other task may have one of these names."""
 
 COST = "cost"
-"""The task of what an encoder costs in use; no other task may have this name."""
+"""The task whose scores are what an encoder costs in use; no other task may have this name."""
 
 MTEB = "mteb:"
 """The prefix of an MTEB task's name."""
@@ -118,8 +118,8 @@ class OwnSource:
     """One entry of `evaluation.own`.
 
     Attributes:
-        name: The name of its scores.
-        path: A file or a folder; empty for an MTEB or a plugin's task.
+        name: The task's name in the study.
+        path: A file or a folder; empty for a task of MTEB or of a plugin.
         task: Its name in MTEB; empty for other tasks.
         plugin: Its name in a plugin; empty for other tasks.
     """
@@ -171,5 +171,5 @@ def own_sources(entries: Sequence[str]) -> tuple[OwnSource, ...]:
 
 
 def spelled_alike(task: str) -> str:
-    """A task's name without case and hyphens, which users spell differently."""
+    """A task's name without case and hyphens, which users may spell differently."""
     return task.casefold().replace("-", "")

@@ -1,4 +1,4 @@
-"""The knobs of the losses on a batch's embeddings: mnr, gist, triplet, cosent and angle."""
+"""The hyperparameters of the losses on embeddings: mnr, gist, triplet, cosent, angle."""
 
 from typing import Annotated, Literal
 
@@ -23,11 +23,11 @@ Dims = Annotated[
     Field(strict=False),
     AfterValidator(_falling),
 ]
-"""Distinct widths of an embedding, the widest first; a number is a list of one, 0 an empty one."""
+"""Distinct widths of an embedding, the widest first; a number n means (n,), and 0 means ()."""
 
 
 class EmbeddingLossConfig(ChunkedConfig):
-    """The common knobs of the methods that compare the embeddings of a batch's sentences."""
+    """Hyperparameters that the methods on a batch's embeddings share."""
 
     dims: Dims = Field(
         (),
@@ -41,7 +41,7 @@ class TripletRowsConfig(EmbeddingLossConfig):
 
     @property
     def rows(self) -> Rows:
-        """Anchors with positives and, if the source has them, negatives."""
+        """The rows have an anchor, a positive and, if the source has them, negatives."""
         return "triplets"
 
 
@@ -50,7 +50,7 @@ class GradedConfig(EmbeddingLossConfig):
 
     @property
     def rows(self) -> Rows:
-        """Pairs with a similarity."""
+        """The rows are pairs with a similarity."""
         return "graded_pairs"
 
 

@@ -1,6 +1,6 @@
 """Trial ids: a hash of everything that shapes a trial's weights.
 
-Dotted values are hashed, so that stored configs that cannot be built any more have ids, too.
+The hash takes dotted values, so a stored config that no longer parses still has an id.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from tune_sentcl.config.tables import Values
 from tune_sentcl.config.trial import TrialConfig
 
 CHECKPOINTS = ("encoder.checkpoint", "method.guide")
-"""The knobs that name an encoder to start from or a guide."""
+"""The hyperparameters that name an encoder: the base model and a guide."""
 
 ROWS = tuple(
     f"data.{name}"
@@ -26,13 +26,13 @@ ROWS = tuple(
         *("mined", "mined_by", "mined_margin", "mined_depth"),
     )
 )
-"""The knobs that only select the rows to read."""
+"""The hyperparameters that only select the examples to read."""
 
 _NAMES = (*CHECKPOINTS, *ROWS)
-"""Names of weights and rows; their fingerprints are hashed instead."""
+"""Hyperparameters that name weights and rows; ids hash fingerprints of the content instead."""
 
 _AFFECTS_WEIGHTS = ("evaluation.every", "evaluation.select")
-"""The evaluation knobs that shape weights; the others only affect measuring."""
+"""The hyperparameters of `evaluation` that shape weights; the others only affect measuring."""
 
 _ORIGINAL_AUTO = {"encoder.pooling": "mean_without_cls", "encoder.max_length": 512}
 
@@ -40,8 +40,10 @@ ORIGINAL_DEFAULTS: dict[tuple[str, str], Any] = {
     ("conisi", "method.batch_norm"): "separate",
     **{("", key): value for key, value in _ORIGINAL_AUTO.items()},
 }
-"""The original values of knobs whose default has changed, by owner and key. Ids leave out these
-values, and a stored config without the key means them."""
+"""The first values of defaults that have changed since, by owner and key.
+
+Ids leave these values out, and a stored config without the key means these values.
+"""
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,10 @@ class Fingerprints:
     """Content hashes of a trial's inputs; names and paths do not affect its identity.
 
     Attributes:
-        data: Of the training rows, after `data.limit`.
-        checkpoint: Of the encoder's starting weights and tokenizer.
-        selection: Of the development set; used only if it selects the weights.
-        code: Of the plugin that defines the method; empty for a built-in method.
+        data: Hash of the training rows, after `data.limit`.
+        checkpoint: Hash of the base model's weights and tokenizer.
+        selection: Hash of the dev set; used only if the dev set selects the weights.
+        code: Hash of the plugin that defines the method; empty for a built-in method.
     """
 
     data: str
@@ -70,15 +72,15 @@ def trial_id_of(values: Values, fingerprints: Fingerprints) -> str:
     """Compute a trial id of 16 hexadecimal digits from what shapes the weights.
 
     Method, encoder, data, optimizer, seed, `evaluation.every` and `evaluation.select` are hashed.
-    Knobs without effect (`is_idle`) are left out. So are values at their original defaults, so
-    that new fields and defaults do not rename old trials. Values with the same effect hash alike
-    (`canonical_values`). Fingerprints replace the names of checkpoints and data, so that a moved
-    folder gives the same id. The seed is hashed even if the trial draws no random numbers, because
-    each seed of a configuration is a trial.
+    Hyperparameters without effect (`is_idle`) are left out. Values at their original defaults are
+    left out, too, so new fields and defaults do not rename old trials. Values with the same effect
+    hash alike (`canonical_values`). Fingerprints replace the names of checkpoints and data, so
+    that a moved folder gives the same id. The seed is hashed even if the trial draws no random
+    numbers, because each seed of a configuration is a trial.
 
     Args:
         values: The dotted values of a whole config, from `TrialConfig.dotted`.
-        fingerprints: Of its inputs.
+        fingerprints: The content hashes of the trial's inputs.
     """
     counting = weight_values(values)
     counting["method.name"] = values["method.name"]
@@ -93,22 +95,22 @@ def configuration_id_of(values: Values, fingerprints: Fingerprints) -> str:
 
 
 def affects_weights(key: str) -> bool:
-    """Whether a knob can affect a trial's weights; other knobs only affect measuring."""
+    """Whether a hyperparameter can affect a trial's weights rather than only its scores."""
     return not key.startswith("evaluation.") or key in _AFFECTS_WEIGHTS
 
 
 def weight_values(values: Values) -> dict[str, Any]:
-    """The part of a config that `trial_id_of` hashes, besides fingerprints and method name.
+    """The values of a config that `trial_id_of` hashes, besides fingerprints and method name.
 
-    It holds the knobs with an effect that differ from their original defaults. Two configs with
-    equal parts train alike on the same rows and starting weights.
+    These are the hyperparameters that have an effect and differ from their original defaults. Two
+    configs with equal values train alike on the same rows and base model.
     """
     values = {**values, **canonical_values(values)}
     return {k: v for k, v in _departures(values).items() if not is_idle(k, values)}
 
 
 def _departures(values: Values) -> dict[str, Any]:
-    """Values that differ from the original defaults of identity knobs; `method.name` has none."""
+    """Values that differ from their original defaults; `method.name` has no default."""
     values = completed(values, _ORIGINAL_AUTO)
     defaults = _defaults(values["method.name"], values.get("optimizer.name", ""))
     return {

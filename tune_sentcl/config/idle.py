@@ -1,7 +1,7 @@
-"""Knobs that another knob's value makes ineffective, and the knobs in which configs differ.
+"""Hyperparameters without effect (idle), and the hyperparameters in which configs differ.
 
-A loss term with weight 0 makes its knobs idle only if the term is not computed at all; otherwise
-its curve depends on them.
+A loss with weight 0 makes its hyperparameters idle only if it is not computed at all; a computed
+loss has a curve, which depends on them.
 """
 
 from collections.abc import Callable, Sequence
@@ -79,17 +79,17 @@ IDLE: dict[str, Callable[[Values], bool]] = {
     "evaluation.every": _is_stepless,
     "evaluation.select": lambda v: _is_stepless(v) or _of(v, "evaluation.every") == 0,
 }
-"""By key, a test whether the knob has no effect; used only for knobs that belong."""
+"""By key, a test whether a hyperparameter of the config's method has no effect."""
 
 _UNUSED_BY_TRAINERS = ("encoder", "data", "optimizer")
-"""The tables that a trainer does not use, because its function owns what they set."""
+"""The tables that a method with a trainer does not use, because its function decides these."""
 
 _UNUSED_WITHOUT_STEPS = ("data", "optimizer")
 """The tables that a method without steps does not use."""
 
 
 def is_idle(key: str, values: Values) -> bool:
-    """Whether a knob has no effect in a config; missing keys are at their defaults."""
+    """Whether a hyperparameter has no effect in a config; missing keys are at their defaults."""
     section = key.partition(".")[0]
     if not belongs(key, values):
         return True
@@ -97,7 +97,7 @@ def is_idle(key: str, values: Values) -> bool:
         return True
     if section in _UNUSED_BY_TRAINERS and _method(values).is_trainer:
         return True
-    # Knobs of a plugin may have the names of others.
+    # A plugin's hyperparameters may have the names of built-in ones.
     own = section == "method" and plugin_of(values["method.name"])
     return not own and key in IDLE and IDLE[key](values)
 
@@ -106,11 +106,11 @@ UNSET, UNTRAINED = "unset", "untrained"
 
 
 def stated(key: str, values: Values) -> Any:
-    """A knob's value as tables and titles state it.
+    """A hyperparameter's value as tables and titles state it.
 
     Returns:
-        `untrained` for a method without steps, `unset` for an optional knob without a value, and
-        None for a knob without effect.
+        `untrained` for a method without steps, `unset` for an optional hyperparameter without a
+        value, and None for a hyperparameter without effect.
     """
     value = values.get(key)
     if is_idle(key, values):
@@ -121,13 +121,13 @@ def stated(key: str, values: Values) -> Any:
 
 
 def varied(rows: Sequence[Values]) -> list[str]:
-    """The knobs in which configurations differ: `method.name` first, never the seed.
+    """The hyperparameters in which configurations differ: `method.name` first, never the seed.
 
-    `unset` counts as a value. Configurations in which a knob has no effect do not count.
+    `unset` counts as a value. Configurations in which a hyperparameter has no effect do not count.
     """
     keys = ["method.name"]
     for key in knobs():
-        # First what is quick to tell: a knob with one value is no difference.
+        # The cheap test comes first: a hyperparameter with one value does not differ.
         if key not in ("seed", "method.name") and len({str(row.get(key)) for row in rows}) > 1:
             values = {str(stated(key, row)) for row in rows} - {"None"}
             keys += [key] if len(values) > 1 else []
@@ -135,9 +135,10 @@ def varied(rows: Sequence[Values]) -> list[str]:
 
 
 def naming_knobs(rows: Sequence[Values]) -> list[str]:
-    """The knobs that name configurations in `title`.
+    """The hyperparameters that name configurations in `title`.
 
-    `method.name` is left out if all trained configurations share it and differ in another knob.
+    `method.name` is left out if all trained configurations share it and differ in another
+    hyperparameter.
     """
     keys, trained = varied(rows), [row for row in rows if draws(row)]
     methods = {row["method.name"] for row in trained}
@@ -153,20 +154,20 @@ def has_no_weights(values: Values) -> bool:
 
 
 def is_unchanged(values: Values) -> bool:
-    """Whether the encoder is used as its checkpoint has it, with whole embeddings."""
+    """Whether a trial uses the checkpoint unchanged, with whole embeddings."""
     is_whole = values.get("method.quantization") in (None, "none")
     return has_no_weights(values) and is_whole and not values.get("method.dims")
 
 
 def is_start(values: Values, trained: Values) -> bool:
-    """Whether values are those of the unchanged encoder with which a training began."""
+    """Whether `values` describe the unchanged base model of a training with `trained`."""
     return is_unchanged(values) and all(
         values.get(f"encoder.{name}") == trained.get(f"encoder.{name}") for name in _START
     )
 
 
 def title(values: Values, keys: Sequence[str]) -> str:
-    """The name of a configuration among others: its values of the knobs in which they differ."""
+    """A configuration's name: its values of the hyperparameters in which configurations differ."""
     parts = [] if draws(values) else [UNTRAINED]
     for key in keys:
         value = stated(key, values)
@@ -176,7 +177,7 @@ def title(values: Values, keys: Sequence[str]) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A knob's value in a title; numbers have four significant digits."""
+    """A hyperparameter's value in a title; numbers have four significant digits."""
     if isinstance(value, list | tuple):
         return "+".join(map(value_text, value)) or "none"
     if isinstance(value, bool):
@@ -187,7 +188,7 @@ def value_text(value: Any) -> str:
 def draws(values: Values) -> bool:
     """Whether the results of a config depend on the seed.
 
-    Without training steps, no random numbers are drawn and every seed gives the same numbers.
+    A method without training steps draws no random numbers, so every seed gives the same result.
     """
     return not _is_stepless(values)
 
@@ -196,8 +197,8 @@ def canonical_values(values: Values) -> dict[str, Any]:
     """Values to hash in place of values with the same effect.
 
     A `train_length` of `max_length` or more is no limit. With a loss of weight 0, ConIsI's head
-    gets only two kinds of input. They are normalized together or separately, so `pairs` equals one
-    of the two other modes.
+    gets only two of its three inputs. It normalizes these two together or separately, so `pairs`
+    equals one of the other modes.
     """
     replaced: dict[str, Any] = {"encoder.train_length": None} if _longer_than_any(values) else {}
     if values["method.name"] == "conisi" and _of(values, "method.batch_norm") == "pairs":

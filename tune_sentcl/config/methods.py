@@ -1,4 +1,4 @@
-"""The knobs of the built-in methods: one class per method, registered under its name.
+"""The hyperparameters of the built-in methods: one class per method, registered under its name.
 
 The names are the papers': `lambda` and `temperature`, `num_positives` (P) and `num_negatives` (N).
 Never change a default here: trial ids leave defaults out (see `identity.ORIGINAL_DEFAULTS`).
@@ -28,11 +28,11 @@ def _count_or_all(value: object) -> object:
 
 
 Count = Annotated[int | Literal["all"], BeforeValidator(_count_or_all)]
-"""The number of candidates to draw: above 0, or `"all"` in the batch."""
+"""The number of candidates to draw: above 0, or `"all"` candidates of the batch."""
 
 
 class PairMethodConfig(ChunkedConfig):
-    """The common knobs of the methods on labeled premise-hypothesis pairs."""
+    """The common hyperparameters of the methods on labeled premise-hypothesis pairs."""
 
     divisor: Literal["padded", "tokens"] = Field(
         "padded",
@@ -48,7 +48,7 @@ class PairMethodConfig(ChunkedConfig):
 
     @property
     def rows(self) -> Rows:
-        """Premises and hypotheses with labels."""
+        """The rows are premises and hypotheses with labels."""
         return "labeled_pairs"
 
 
@@ -114,7 +114,7 @@ class AugmentConfig(PairMethodConfig):
 
 
 class SimcseConfig(ChunkedConfig):
-    """Unsupervised SimCSE: a sentence is encoded twice with dropout; the batch is the contrast."""
+    """Unsupervised SimCSE: encode each sentence twice with dropout; contrast it with the batch."""
 
     name: Literal["simcse"]
     temperature: float = Field(
@@ -177,12 +177,12 @@ class ClsrConfig(MethodBase):
 
     @property
     def rows(self) -> Rows:
-        """Pairs of sentences with the same meaning."""
+        """The rows are pairs of sentences with the same meaning."""
         return "positive_pairs"
 
 
 class NoneConfig(MethodBase):
-    """No training: the encoder as it is, whitened, or with smaller embeddings."""
+    """No training: the encoder unchanged, whitened, or with smaller embeddings."""
 
     takes_steps: ClassVar[bool] = False
     freezes_encoder: ClassVar[bool] = True

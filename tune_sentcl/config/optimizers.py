@@ -1,4 +1,4 @@
-"""The optimizers' knobs: one class per optimizer, and their union, distinguished by `name`."""
+"""The optimizers' hyperparameters: one class per optimizer, and the union of the classes."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -12,7 +12,7 @@ Precision = Literal["fp32", "tf32", "bf16", "auto"]
 
 
 class OptimizerBase(Frozen):
-    """The common knobs of all optimizers: learning rate, schedule, and batches."""
+    """The common hyperparameters of all optimizers: learning rate, schedule, and batches."""
 
     lr: float = Field(2e-5, gt=0, description="learning rate after the warm-up, above 0")
     batch_size: int = Field(64, ge=1, description="rows per step")

@@ -1,4 +1,4 @@
-"""Parse a user's tables to a frozen config or a list of all faults; find what it requires."""
+"""Parse nested tables to a frozen config, or report all their faults."""
 
 import difflib
 import re
@@ -52,7 +52,7 @@ ALIASES = {
     "random_seed": "seed",
     "data_seed": "seed",
 }
-"""Other tools' names of knobs, with a note if values differ; used only in messages."""
+"""Names that other tools give hyperparameters, with a note if values differ; for messages."""
 
 METHOD_ALIASES = {
     "infonce": "mnr",
@@ -73,7 +73,7 @@ METHOD_ALIASES = {
     "softmax": "sbert",
     "untrained": "none",
 }
-"""Other names of methods, without capitals, marks and the word loss; used only in messages."""
+"""Other names of methods, in lower case, without punctuation and the word loss; for messages."""
 
 
 def parse_config(values: Values, where: str) -> TrialConfig:
@@ -81,7 +81,7 @@ def parse_config(values: Values, where: str) -> TrialConfig:
 
     Raises:
         ConfigError: One fault for each unknown key and each value that breaks its rule. A URL with
-            credentials is raised by itself, without its text.
+            credentials is the only fault, and its text is left out.
     """
     for key, value in flatten(values):
         refuse_credentials(where, key, str(value))
@@ -97,7 +97,7 @@ def parse_dotted(values: Values, where: str) -> TrialConfig:
 
 
 def unknown_key(where: str, key: str, value: str) -> Fault:
-    """A fault for a key that does not exist, or not for this method, with the nearest key."""
+    """A fault for an unknown key, or a key that the method lacks, with the most similar key."""
     all_knobs = knobs()
     if key in all_knobs:
         return Fault(
@@ -149,10 +149,10 @@ def _faults(error: ValidationError, where: str) -> Iterator[Fault]:
         location = [part for part in item["loc"] if isinstance(part, str)]
         owner = ""
         if len(location) > 1 and union_members(location[0]):
-            owner = location.pop(1)  # pydantic's name of the union's member, unknown to users
+            owner = location.pop(1)  # pydantic adds the union member's name
         key = ".".join(location)
         value = "" if item["type"] == "missing" else shown(item["input"])
-        if not location:  # rules between keys have the key as their error type
+        if not location:  # rules between keys put the key into the error's type
             key, value = item["type"], shown(item["ctx"]["value"])
         if item["type"] == "extra_forbidden":
             unknown = flatten({key: item["input"]})
@@ -178,7 +178,7 @@ def _faults(error: ValidationError, where: str) -> Iterator[Fault]:
 
 
 def _method_meant(name: str) -> str:
-    """The method that another name stands for; empty if it is unknown."""
+    """The method that another name means; empty if the name is unknown."""
     plain = re.sub(r"[\W_]", "", name.casefold()).removesuffix("loss")
     return plain if plain in union_members("method") else METHOD_ALIASES.get(plain, "")
 
@@ -219,7 +219,7 @@ DataName = Literal["toy", "root"]
 
 
 def evaluation_data(config: TrialConfig) -> DataName:
-    """The evaluation data of a config; `auto` is toy for trials trained on toy."""
+    """The evaluation data of a config: `auto` means toy if the trial trains on toy, else root."""
     return _meant(config.evaluation.data, config.data.source)
 
 
@@ -238,10 +238,10 @@ _FINE_TUNING, _ADAPTERS, _SMALL_NETWORK = (1e-6, 1e-3), (1e-6, 1e-2), (1e-4, 10.
 
 
 def usual_ranges(values: Values, *, is_static: bool = False) -> dict[str, tuple[float, float]]:
-    """The usual lowest and highest values of knobs with an effect.
+    """The usual lowest and highest values of hyperparameters that have an effect.
 
-    The ranges include all values of the papers and of the shipped spaces. Rates of adapters are up
-    to ten times those of whole encoders; SGD, LARS, small networks and static encoders use larger
+    The ranges include all values of the papers and presets. Learning rates of adapters go up to
+    ten times those of whole encoders. SGD, LARS, small networks and static encoders use larger
     rates.
     """
     small = union_members("method")[values["method.name"]].freezes_encoder

@@ -19,10 +19,10 @@ class Registered:
     """A method.
 
     Attributes:
-        config: The class of its knobs.
-        implementation: Its class, or the function of a plugin's loss. None for a built-in method:
-            `METHOD` in the module `tune_sentcl.methods.NAME`, which imports torch.
-        plugin: The plugin that has registered it; empty for a built-in method.
+        config: The class of its hyperparameters.
+        implementation: The class of the method, or the function of a plugin's loss. None for a
+            built-in method, because `METHOD` in `tune_sentcl.methods.NAME` imports torch.
+        plugin: The plugin that registered the method; empty for a built-in method.
         fingerprint: A hash of the plugin's code; empty for a built-in method.
     """
 
@@ -40,20 +40,20 @@ class Registered:
 
 
 METHODS: dict[str, Registered] = {}
-"""The methods by name; change it through `register_all`."""
+"""The methods by name; only `register_all` may change it."""
 
 _CACHED: list[Callable[[], None]] = []
 
 
 def cached(function: Callable[P, T]) -> Callable[P, T]:
-    """Cache what a function makes of the methods, until another method is registered."""
+    """Cache the results of a function of the registered methods, until the methods change."""
     cached_function = functools.cache(function)
     _CACHED.append(cached_function.cache_clear)
     return typing.cast(Callable[P, T], cached_function)
 
 
 def register_all(methods: Iterable[Registered], dropped: Iterable[str] = ()) -> None:
-    """Register methods, each in place of a method of the same name, and drop others."""
+    """Register methods and drop others; a method replaces a method of the same name."""
     for name in dropped:
         del METHODS[name]
     METHODS.update({method.name: method for method in methods})
@@ -72,7 +72,10 @@ def code_of(method: str) -> str:
 
 
 def is_trainer(method: str) -> bool:
-    """Whether a method is a function that returns a trainer; its own scores have its name."""
+    """Whether a method is a plugin's function that returns a trainer.
+
+    The trainer's own scores then belong to a task that has the method's name.
+    """
     return method in METHODS and METHODS[method].config.is_trainer
 
 
@@ -85,4 +88,4 @@ def _union() -> TypeAdapter[MethodBase]:
 MethodConfig = Annotated[
     SerializeAsAny[MethodBase], BeforeValidator(lambda value: _union().validate_python(value))
 ]
-"""The knobs of any registered method, distinguished by `name`."""
+"""The hyperparameters of any registered method, distinguished by `name`."""

@@ -1,4 +1,4 @@
-"""The knobs of encoder, data and evaluation."""
+"""The hyperparameters of encoder, data and evaluation."""
 
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -15,11 +15,11 @@ Pooling = Literal[
 Auto = Literal["auto"]
 
 AUTO_FALLBACKS: Values = MappingProxyType({"encoder.pooling": "mean", "encoder.max_length": 512})
-"""The values of `auto` if the checkpoint's files do not state them."""
+"""What `auto` means if the checkpoint's files state nothing."""
 
 
 def completed(values: Values, stated: Values = AUTO_FALLBACKS) -> dict[str, Any]:
-    """Replace `auto` in dotted values by the values that the checkpoint's files state."""
+    """Replace the value `auto` by the values that the checkpoint's files state."""
     return {**values, **{key: stated[key] for key in stated if values.get(key) == "auto"}}
 
 
@@ -30,7 +30,7 @@ def _length_or_auto(value: object) -> object:
 
 
 def _sorted_names(text: str) -> str:
-    """Sort names separated by commas, because their order has no effect."""
+    """Sort names that are separated by commas, because their order has no effect."""
     return ",".join(sorted({name.strip() for name in text.split(",")} - {""})) or text
 
 
@@ -102,7 +102,7 @@ class EncoderConfig(Frozen):
 
 
 class DataConfig(Frozen):
-    """The training rows and their order."""
+    """The training examples and their order."""
 
     source: Annotated[str, BeforeValidator(joined_names)] = Field(
         "snli",
@@ -222,7 +222,7 @@ def _check_cutoffs(values: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class EvaluationConfig(Frozen):
-    """The scores to measure, on which data and when."""
+    """The scores to measure, on which data, and how often."""
 
     data: Literal["auto", "toy", "root"] = Field(
         "auto",

@@ -1,4 +1,4 @@
-"""Convert between nested tables and dotted keys; the strict, frozen base class of all tables."""
+"""Conversion of nested tables and dotted keys; the strict, frozen base class of all tables."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
@@ -53,7 +53,7 @@ def flatten(table: Values, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def shown(value: object) -> str:
-    """A value for messages, in TOML's notation, shortened to 80 characters."""
+    """A value in TOML's notation for messages, at most 80 characters long."""
     if isinstance(value, bool):
         text = str(value).lower()
     elif isinstance(value, Mapping):
@@ -84,8 +84,12 @@ class Frozen(BaseModel):
 Rows = Literal[
     "labeled_pairs", "sentences", "positive_pairs", "graded_pairs", "triplets", "nothing"
 ]
-"""The rows that a method reads: premises with hypotheses and labels; sentences; pairs of the same
-meaning; pairs with a similarity; anchors with a positive and any number of negatives; no rows."""
+"""The kinds of rows that a method reads.
+
+labeled_pairs: premises with hypotheses and labels. positive_pairs: pairs of the same meaning.
+graded_pairs: pairs with a similarity. triplets: anchors with a positive and any number of
+negatives. nothing: no rows.
+"""
 
 
 class MethodBase(Frozen):
@@ -93,11 +97,12 @@ class MethodBase(Frozen):
 
     Attributes:
         name: The method's name, a literal in each subclass.
-        takes_steps: Whether there is a loss to minimize; if not, the optimizer's knobs have no
-            effect.
-        freezes_encoder: Whether the encoder's own weights are not trained; its embeddings then
-            come from a cache that all trials of a machine share.
-        is_trainer: Whether a function of a plugin owns rows, encoder and optimizer.
+        takes_steps: Whether the method minimizes a loss; if not, the optimizer's hyperparameters
+            have no effect.
+        freezes_encoder: Whether the encoder's weights stay unchanged; its embeddings then come
+            from a cache that all trials of a machine share.
+        is_trainer: Whether a plugin's function returns a trainer, which decides rows, encoder and
+            optimizer.
     """
 
     takes_steps: ClassVar[bool] = True
@@ -108,7 +113,7 @@ class MethodBase(Frozen):
 
     @property
     def trains_on_rows(self) -> bool:
-        """Whether this package reads the rows that the method trains on."""
+        """Whether this package reads the training rows of the method."""
         return self.takes_steps and not self.is_trainer
 
     @property
@@ -118,18 +123,18 @@ class MethodBase(Frozen):
 
 
 class TrainerConfig(MethodBase):
-    """Base of the methods that are a function of a plugin, which returns a trainer."""
+    """Base of the methods that a plugin's function defines by returning a trainer."""
 
     is_trainer: ClassVar[bool] = True
 
     @property
     def rows(self) -> Rows:
-        """None, because the function reads its own."""
+        """`nothing`, because the plugin's function reads its own data."""
         return "nothing"
 
 
 class ChunkedConfig(MethodBase):
-    """Base of the methods whose loss takes embeddings of an encoder that is trained."""
+    """Base of the methods that train the encoder with a loss on its embeddings."""
 
     chunk: int | None = Field(
         None,

@@ -38,7 +38,7 @@ class TrialConfig(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _without_suites_by_default(cls, values: Any) -> Any:
-        """Leave out SentEval's tasks, because a trainer has its own evaluator."""
+        """Leave out SentEval's tasks by default, because a trainer has its own evaluator."""
         if not isinstance(values, dict):
             return values
         method, evaluation = (values.get(key, {}) for key in ("method", "evaluation"))
@@ -55,7 +55,7 @@ class TrialConfig(Frozen):
             table = getattr(self, name)
             for key in _POINTS if name == "evaluation" else type(usual).model_fields:
                 value, default = getattr(table, key, None), getattr(usual, key)
-                # A study's rows have what stands for `auto`.
+                # A study's rows hold the values that `auto` meant.
                 if value not in (default, AUTO_FALLBACKS.get(f"{name}.{key}", default)):
                     rule = (
                         "must not be set with method {name}: its function chooses rows, encoder, "
@@ -106,7 +106,7 @@ class TrialConfig(Frozen):
         return self
 
     def nested(self) -> dict[str, Any]:
-        """The whole config as nested tables under the papers' names, including defaults."""
+        """The whole config as nested tables with the papers' names, including defaults."""
         return self.model_dump(mode="json", by_alias=True)
 
     def dotted(self) -> dict[str, Any]:

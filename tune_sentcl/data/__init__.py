@@ -1,1 +1,1 @@
-"""Data of trials: training rows and evaluation sets, checked before anything else runs."""
+"""The data of trials: training rows and evaluation sets, checked before anything runs."""

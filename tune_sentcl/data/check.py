@@ -1,4 +1,4 @@
-"""Check which sets of a data root are complete, missing or damaged."""
+"""Check which data sets under a data root are complete, missing or damaged."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
@@ -24,13 +24,14 @@ from tune_sentcl.errors import DataError, Fault
 
 @dataclass(frozen=True)
 class Part:
-    """One file of a set.
+    """One file of a data set.
 
     Attributes:
         path: Relative to the data root.
         rows: The expected number of rows.
-        read: Reads the rows below a data root; raises DataError for a damaged file.
-        optional: Whether the set is complete without it.
+        read: Reads the rows of this file, given the data root; raises DataError for a damaged
+            file.
+        optional: Whether the set is complete without this file.
     """
 
     path: str
@@ -54,7 +55,7 @@ def _sts_parts() -> Iterator[tuple[str, Part]]:
 def _transfer_parts() -> Iterator[tuple[str, Part]]:
     for task, splits in TASKS.items():
         for file in chain.from_iterable(splits.values()):
-            if task != "SICK-E":  # which has the files of SICK-R
+            if task != "SICK-E":  # SICK-E has the files of SICK-R
                 yield task, Part(f"downstream/{file.path}", file.rows, partial(_transfer, file))
 
 
@@ -82,7 +83,7 @@ def _below(path: str, read: Callable[[Path], Sized], root: Path) -> Sized:
 
 
 def _synsets(path: Path) -> list[str]:
-    # The license at the head of each list is indented by two spaces.
+    # The license at the start of each list is indented by two spaces.
     return [line for line in read_lines(path, "utf-8") if not line.startswith("  ")]
 
 
@@ -100,10 +101,10 @@ _READERS: dict[str, Callable[[Path], Sized]] = {
     "one": _table,
     "synsets": _synsets,
 }
-"""How to read the files of `sets.toml`, by the heading above them."""
+"""The reader of each file of `sets.toml`, by the heading above the file."""
 
 SETS: dict[str, list[Part]] = {}
-"""The files of every set. If all files of a set are optional, any one of them is enough."""
+"""The files of every set. A set whose files are all optional needs only one of them."""
 for _name, _part in chain(_sts_parts(), _transfer_parts(), _listed_parts()):
     SETS.setdefault(_name, []).append(_part)
 
@@ -119,7 +120,7 @@ class CheckedSet:
         rows: The rows of all files; None if a file could not be counted.
         expected: The expected rows of each file, as text.
         status: `missing` if no file exists, `wrong` if some files are missing or damaged.
-        problem: The problem with the file's name; else empty.
+        problem: The file's name and its problem; empty if there is no problem.
         repair: How to fix it; empty if there is no problem.
     """
 
@@ -133,7 +134,7 @@ class CheckedSet:
 
 
 def check_root(root: Path) -> list[CheckedSet]:
-    """Count the rows of every set that a data root may contain; missing sets are listed too.
+    """Count the rows of every set that a data root may contain, and list missing sets.
 
     Raises:
         DataError: The folder does not exist or contains none of the sets.
@@ -149,9 +150,9 @@ def check_root(root: Path) -> list[CheckedSet]:
 
 
 def check_own(entry: str) -> CheckedSet:
-    """Count the rows and the repeated pairs of an own task, an entry of `evaluation.own`.
+    """Count the rows and the repeated pairs of a custom task, an entry of `evaluation.own`.
 
-    Remarks for a reader of its scores are the `problem` of a set whose status is `ok`.
+    If the set is sound, `status` is `ok` and `problem` holds remarks on its scores.
     """
     source = own_source(entry)
     try:
@@ -173,7 +174,7 @@ def unreadable(name: str, path: str, error: DataError) -> CheckedSet:
 
 
 def _repeated(tasks: Iterable[StsTask], training: Iterable[tuple[str, str, float]]) -> list[str]:
-    """How many pairs occur twice in a split, or in two splits, in either order."""
+    """Texts that say how many pairs occur twice, within a split or in two, in either order."""
     splits: dict[frozenset[str], list[str]] = {}
     pairs = [("train", left, right) for left, right, _ in training]
     for task in tasks:

@@ -12,7 +12,7 @@ LAYOUT = "downstream/ as SentEval has it, nli/, wiki/, wordnet/"
 
 @lru_cache(maxsize=1)
 def published_counts() -> dict[str, dict[str, dict[str, int]]]:
-    """The rows of published files, as `sets.toml` groups them."""
+    """The row counts of published files, grouped as in `sets.toml`."""
     return tomllib.loads(Path(__file__).with_name("sets.toml").read_text(encoding="utf-8"))
 
 
@@ -27,7 +27,7 @@ def existing_root(root: Path | None, needed_for: str) -> Path:
 
     Args:
         root: The folder, `~` allowed; None if the user gave none.
-        needed_for: What needs it, for the message.
+        needed_for: The part of the program that needs the folder, for the message.
 
     Returns:
         The folder, with `~` expanded.

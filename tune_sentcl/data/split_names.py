@@ -17,12 +17,12 @@ _PART = re.compile(r"(?P<name>.+)-\d{5}-of-(?P<count>\d{5})(-[0-9a-f]+)?")
 
 
 def split_named(name: str) -> str | None:
-    """The split of a name, without regard to capitals and blanks around it; None if unknown."""
+    """The split that a name means, ignoring case and outer blanks; None for an unknown name."""
     return _SPLITS.get(name.strip().casefold())
 
 
 def split_files(folder: Path, suffixes: Collection[str]) -> dict[str, list[Path]]:
-    """The files of each split in a folder, by their names: `dev.csv`, or all parts of a split.
+    """The files of each split in a folder: `dev.csv`, or all parts of a split, by their names.
 
     Raises:
         DataError: A split has several files that are not its parts, or lacks a part.

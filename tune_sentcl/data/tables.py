@@ -1,4 +1,4 @@
-"""Tables of texts from files: columns named by their roles, and the lines of rows."""
+"""Read tables of texts from files: columns named by their roles, and the line of each row."""
 
 import json
 import math
@@ -22,21 +22,22 @@ SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".txt")
 
 
 READ_ERRORS = (pa.ArrowException, OSError, UnicodeDecodeError)
-"""Arrow's errors for a file that it cannot read; the last error is for damaged column names."""
+"""Errors of Arrow for a file that it cannot read; UnicodeDecodeError for damaged column names."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a table was read from, for messages.
+    """The file or data set of a table, for messages.
 
     Attributes:
         name: The file or data set.
         columns: All its columns, including those that were not read.
-        numbers: The line or row of each table row in the file, from 1; None: as in the table.
+        numbers: The line or row in the file of each table row, from 1; None: both have the same
+            rows.
         word: Whether `numbers` are lines or rows.
-        dropped: The lines or rows that are not in the table because a text is blank.
-        notes: What a user should know of how the file was read.
-        splits: The splits that the column `split` of the file names.
+        dropped: The lines or rows of the file that were dropped because a text is blank.
+        notes: Remarks for the user on how the file was read.
+        splits: The splits that the file's column `split` contains.
     """
 
     name: str
@@ -48,7 +49,6 @@ class Origin:
     splits: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """The name."""
         return self.name
 
     def take(self, rows: npt.NDArray[np.int64]) -> "Origin":
@@ -56,7 +56,7 @@ class Origin:
         return replace(self, numbers=rows + 1 if self.numbers is None else self.numbers[rows])
 
     def at(self, rows: Sequence[int]) -> str:
-        """Name rows of the table by line number, or by row number if the file has no lines."""
+        """Rows of the table, for a message: line numbers, else numbers of rows in the file."""
         shown = ", ".join(
             str(row + 1 if self.numbers is None else self.numbers[row]) for row in rows[:5]
         )
@@ -65,19 +65,19 @@ class Origin:
 
 
 NEGATIVE = re.compile(r"negative_[1-9]\d*")
-"""The names of the columns of triplets' negatives."""
+"""The names of columns that hold triplets' negatives."""
 NEGATIVE_LIKE = re.compile(r"negative[\d_]+")
 _TEXTS = ("text", "premise", "hypothesis", "sentence1", "sentence2", "anchor", "positive")
 _OTHERS = ("label", "score", "split")
 _ALIASES = {
     "sentence": "text",
-    **{"sent0": "anchor", "sent1": "positive"},  # SimCSE's file
-    **{"query": "anchor", "pos": "positive"},  # FlagEmbedding's files
+    **{"sent0": "anchor", "sent1": "positive"},  # in SimCSE's file
+    **{"query": "anchor", "pos": "positive"},  # in FlagEmbedding's files
 }
 _NEGATIVE_ALIAS = re.compile(r"(?:hard[ _-]?)?neg(?:ative)?(s?)(?:[ _-]?(\d+))?")
-"""`hard_neg`, `neg`, `hard_negatives`, `negative1`, `neg_2` and the like."""
+"""Matches `hard_neg`, `neg`, `hard_negatives`, `negative1`, `neg_2` and similar names."""
 UNREAD = "unread: "
-"""Stands before the name of a column that has no role, in place of a role."""
+"""Precedes the name of a column without a role, in place of the role."""
 
 
 def holds_text(role: str) -> bool:
@@ -86,7 +86,7 @@ def holds_text(role: str) -> bool:
 
 
 def role_of(name: str, columns: Mapping[str, str]) -> tuple[int, str]:
-    """The role of a column by its name; blanks around the name and capitals do not count.
+    """The role of a column by its name, ignoring case and outer blanks.
 
     Args:
         name: The column's name in the file.
@@ -106,14 +106,14 @@ def role_of(name: str, columns: Mapping[str, str]) -> tuple[int, str]:
 
 
 def _negative(plain: str) -> str:
-    """The role of a column of negatives under another name; empty for other columns."""
+    """The role of a column with another name for negatives; empty for other columns."""
     if found := _NEGATIVE_ALIAS.fullmatch(plain):
         return f"negative_{found[2]}" if found[2] else f"negative{found[1]}"
     return plain if NEGATIVE_LIKE.fullmatch(plain) else ""
 
 
 Read = Callable[[Collection[str]], Collection[str]]
-"""The roles to read, among the roles of a file."""
+"""Chooses the roles to read, among the roles that a file has."""
 
 
 def roles_of(
@@ -124,13 +124,13 @@ def roles_of(
     *,
     others: bool = False,
 ) -> dict[str, str]:
-    """The column of each role that is read; the best match of several is taken.
+    """By role, the column to read; if several columns match, the best match.
 
-    With `others`, each other column has the role `UNREAD` and its name, unless the user has named
-    it `ignored`.
+    With `others`, a column without a role has the role `UNREAD` plus its name, unless the user
+    gave it the role `ignored`.
 
     Raises:
-        DataError: The file lacks a column that has a role, or two columns match one role alike.
+        DataError: The file lacks a column that has a role, or two columns match one role equally.
     """
     matching: dict[str, list[tuple[int, str]]] = {}
     for name in names:
@@ -149,7 +149,7 @@ def roles_of(
     matching = {role: matches for role, matches in matching.items() if role in wanted}
     for role, matches in matching.items():
         best = sorted(matches)
-        # A column of negatives that is not read would be missed.
+        # Otherwise the method would silently lack these negatives.
         if len(best) > 1 and (best[0][0] == best[1][0] or role.startswith("negative")):
             rule = f"two columns have this role: {best[0][1]!r} and {best[1][1]!r}"
             raise DataError(Fault(where, key=role, rule=rule, move="Rename one of them."))
@@ -167,23 +167,23 @@ def read_table(
     *,
     others: bool = False,
 ) -> tuple[pa.Table, Origin]:
-    """Read a file by its suffix; its columns are named by their roles, and not yet checked.
+    """Read a file by its suffix; name its columns by their roles, without checking their content.
 
-    CSV and TSV have a header, may quote cells with `"`, and hold only text. The separator is the
-    suffix's own, or else the one of comma, semicolon, tab and bar that splits the header or
-    stands in Excel's first line, such as `sep=;`. Other columns are not read, or null.
+    CSV and TSV have a header, may quote cells with `"`, and hold only text. The separator is that
+    of the suffix; or else, of comma, semicolon, tab and bar, the one that Excel's first line names
+    (`sep=;`) or that splits the header.
 
     Args:
         path: A file with a suffix of `SUFFIXES`; a .txt file has a sentence per line, which
             becomes the column `text`.
-        first: Enough rows of a Parquet file of plain sentences; None: all.
+        first: The number of rows that suffice of a Parquet file of plain sentences; None: all.
         columns: The user's column for each role.
         read: Which roles to read; all by default.
         others: Whether to read the columns without a role too; see `roles_of`.
 
     Raises:
-        DataError: The file is missing, of another kind, or broken, and the error names the line;
-            or it lacks a column that the user named.
+        DataError: The file is missing, of another kind, or damaged (the error names the line), or
+            it lacks a column that the user named.
     """
 
     def roles(names: Sequence[str]) -> dict[str, str]:
@@ -212,7 +212,7 @@ def read_table(
 
 _Roles = Callable[[Sequence[str]], Mapping[str, str]]
 _Lined = tuple[pa.Table, Sequence[int], Sequence[str]]
-"""The columns that are read, by their roles; the line of each row; the names of all columns."""
+"""The columns to read, by role; the line of each row; the names of all columns."""
 
 
 def _csv(path: Path, roles: _Roles) -> _Lined:
@@ -250,20 +250,20 @@ def _json(path: Path, roles: _Roles) -> _Lined:
 
 
 def _json_column(values: Sequence[Any], *, text: bool) -> pa.Array:
-    """Values of one type; if a row has a list of texts, a text is a list of one."""
+    """A column of one type; if a row has a list of texts, every text becomes a list."""
     if text and any(isinstance(value, list) for value in values):
         lists = [[value] if isinstance(value, str) else value for value in values]
         return pa.array(lists, pa.list_(pa.string()))
     try:
         return pa.array(values, pa.string() if text else None)
-    except (pa.ArrowException, OverflowError):  # of several types
+    except (pa.ArrowException, OverflowError):  # the values have several types
         if text:
             raise
         return pa.array([None if v is None else str(v) for v in values], pa.string())
 
 
 def _parquet(path: Path, roles: _Roles, first: int | None) -> tuple[pa.Table, list[str]]:
-    """The columns that are read, and the names of all."""
+    """The columns to read, and the names of all columns."""
     try:
         file = pyarrow.dataset.dataset(path)
         types = dict(zip(file.schema.names, file.schema.types, strict=True))
@@ -275,9 +275,9 @@ def _parquet(path: Path, roles: _Roles, first: int | None) -> tuple[pa.Table, li
         present = list(chosen.values())
         if first is None or "text" not in chosen:
             table = file.to_table(present)
-        else:  # the rest of a large file is not read
+        else:  # leave the rest of a large file unread
             table = file.head(first, columns=present)
-        # Arrow has no kernel that takes rows of string views.
+        # Arrow cannot take rows of string views, so read them as strings.
         plain = [
             f.with_type(pa.string()) if pa.types.is_string_view(f.type) else f
             for f in table.schema
@@ -293,9 +293,9 @@ def _parquet(path: Path, roles: _Roles, first: int | None) -> tuple[pa.Table, li
 
 
 def by_role(table: pa.Table, roles: Mapping[str, str]) -> pa.Table:
-    """The column of each role, under its name; numbers of classes become their names.
+    """Name columns by role, and replace numbers of classes by the classes' names.
 
-    `datasets` stores the class names in the schema's metadata; other metadata is ignored.
+    `datasets` stores the classes' names in the schema's metadata; other metadata is ignored.
     """
     columns = {role: table.column(name) for role, name in roles.items()}
     for role, name in roles.items():
@@ -308,7 +308,7 @@ def by_role(table: pa.Table, roles: Mapping[str, str]) -> pa.Table:
 
 
 def _class_names(table: pa.Table, name: str) -> pa.Array:
-    """The names of the classes of a column, and - for none; empty without such names."""
+    """The names of a column's classes, then "-" for no class; empty without such names."""
     try:
         notes = json.loads((table.schema.metadata or {})[b"huggingface"])
         return pa.array(notes["info"]["features"][name]["names"] + ["-"], pa.string())
@@ -317,7 +317,7 @@ def _class_names(table: pa.Table, name: str) -> pa.Array:
 
 
 def is_plain(name: str, kind: pa.DataType) -> bool:
-    """Whether a column without a role is worth reading: embeddings and structures are not."""
+    """Whether to read a column without a role: embeddings and structures are left out."""
     if not pa.types.is_nested(kind) or "score" in name.casefold():
         return True
     value = getattr(kind, "value_type", None)
@@ -325,7 +325,7 @@ def is_plain(name: str, kind: pa.DataType) -> bool:
 
 
 def value_kind(column: pa.ChunkedArray) -> pa.DataType:
-    """The type of a column's values, also if it is dictionary-encoded."""
+    """The type of a column's values; for a dictionary-encoded column, that of its dictionary."""
     return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
 
 
@@ -340,7 +340,7 @@ def blank_sentences(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def finite_scores(table: pa.Table, where: Origin) -> npt.NDArray[np.float64]:
-    """The numbers of the column `score`, which may be texts with blanks or a sign.
+    """The numbers of the column `score`; texts with outer blanks or a sign count as numbers.
 
     Raises:
         DataError: A score is not a finite number; the error names its line.
@@ -369,11 +369,15 @@ def finite_scores(table: pa.Table, where: Origin) -> npt.NDArray[np.float64]:
 
 
 _THOUSANDS = re.compile(r"\s*[1-9]\d{0,2}(,\d{3})+\s*")
-"""A number such as 1,000, whose comma need not be a decimal one."""
+"""Matches a number such as 1,000, whose comma may separate thousands."""
 
 
 def numbers(values: Iterable[object]) -> npt.NDArray[np.float64]:
-    """The number that each value means; NaN for none. All have a decimal point, or all a comma."""
+    """The number that each value means, NaN for no number.
+
+    Without a decimal point in any value, a comma is the decimal sign, unless it separates
+    thousands.
+    """
     texts = [str(value) for value in values]
     commas = [text for text in texts if "," in text]
     if not any("." in text for text in texts) and not all(map(_THOUSANDS.fullmatch, commas)):
@@ -382,7 +386,7 @@ def numbers(values: Iterable[object]) -> npt.NDArray[np.float64]:
 
 
 def number(text: str) -> float:
-    """The number that a text means; NaN for none."""
+    """The number that a text means; NaN for no number."""
     try:
         return float(text)
     except ValueError:
@@ -397,11 +401,11 @@ def text_column(
     Args:
         table: The table.
         name: The column.
-        where: Where it was read, for errors.
+        where: The file or data set, for errors.
         numbers: Whether whole numbers and truth values count as text.
 
     Raises:
-        DataError: It holds another type than text.
+        DataError: The column does not hold text.
     """
     column = table.column(name)
     kind = value_kind(column)
@@ -422,4 +426,4 @@ def text_column(
 
 
 _LIST = r"""^\s*\[(\s*['"].*['"]\s*)?\]\s*$"""
-"""A list of texts as pandas writes it into a CSV file."""
+"""Matches a list of texts as pandas writes it into a CSV file."""

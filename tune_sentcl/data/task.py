@@ -8,13 +8,13 @@ from typing import ClassVar, Literal
 
 StsSplit = Literal["train", "dev", "test"]
 Prompt = Literal["text", "query", "document"]
-"""How a sentence is read: as a query or a document of retrieval, or as another text."""
+"""The kind of a text: a query or a document of retrieval, or another text."""
 Design = Literal["nested", "folds_then_test", "dev_then_test"]
 
 
 @dataclass(frozen=True)
 class StsSubset:
-    """The pairs of one source; pair i is `sentences1[i]`, `sentences2[i]`, `gold[i]`.
+    """The pairs of one part of a task; pair i is `sentences1[i]`, `sentences2[i]`, `gold[i]`.
 
     Attributes:
         name: The name in the file's name, for example `headlines`.
@@ -33,21 +33,21 @@ class StsSubset:
 
 
 class ScoredTask:
-    """A task of `evaluation.own`; each kind overrides the texts and the remarks that it has."""
+    """A task of `evaluation.own`; each kind overrides the methods that apply to it."""
 
     def texts(self, prompt: Prompt = "text") -> Iterator[str]:
-        """The texts that are read with a prompt, as far as they are known here."""
+        """The texts to embed with a prompt, as far as they are known here."""
         del prompt
         yield from ()
 
     def remarks(self) -> Iterator[str]:
-        """Notes for a reader of its scores."""
+        """Remarks on its scores, for the user."""
         yield from ()
 
 
 @dataclass(frozen=True)
 class StsTask(ScoredTask):
-    """One task on one split.
+    """One STS task on one split.
 
     Attributes:
         name: STS12 to STS16, STS-B or SICK-R.
@@ -72,7 +72,7 @@ class StsTask(ScoredTask):
 
     @property
     def offers(self) -> tuple[tuple[str, StsSplit], ...]:
-        """The metrics and splits that it gives, in order."""
+        """The metrics and splits that the task yields, in order."""
         return ("spearman", self.split), ("pearson", self.split)
 
     @property
@@ -82,11 +82,11 @@ class StsTask(ScoredTask):
 
     @property
     def size(self) -> str:
-        """How many rows it has, as text."""
+        """Its number of pairs, as text."""
         return f"{len(self):,} pairs"
 
     def texts(self, prompt: Prompt = "text") -> Iterator[str]:
-        """The sentences that are read with a prompt."""
+        """The sentences to embed with a prompt."""
         for subset in self.subsets if prompt == "text" else ():
             yield from subset.sentences1
             yield from subset.sentences2
@@ -109,7 +109,7 @@ def fingerprint_of(rows: Iterable[Iterable[str]]) -> str:
     """Hash rows of texts, in order, to 16 hexadecimal digits."""
     digest = hashlib.blake2b(digest_size=8)
     for field in chain.from_iterable(rows):
-        # The lengths separate the fields, whatever they contain.
+        # Lengths separate the fields, whatever the fields contain.
         data = field.encode()
         digest.update(len(data).to_bytes(4, "little") + data)
     return digest.hexdigest()
@@ -117,7 +117,7 @@ def fingerprint_of(rows: Iterable[Iterable[str]]) -> str:
 
 @dataclass(frozen=True)
 class ClassifiedRows:
-    """Row i is `first[i]`, for pairs also `second[i]`, and the class `labels[i]`.
+    """Rows with a class each: row i is `first[i]`, for pairs also `second[i]`, and `labels[i]`.
 
     Attributes:
         first: The sentences, or the first sentences of pairs.

@@ -1,4 +1,4 @@
-"""Text files as lines, and as rows with their lines: JSONL, CSV and TSV."""
+"""Read text files as lines, and JSONL, CSV and TSV as rows with their line numbers."""
 
 import codecs
 import csv
@@ -17,7 +17,7 @@ _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def read_text(path: Path, encoding: Encoding = "utf-8") -> str:
-    """Read a text file that is not empty; a byte order mark of UTF-8 or UTF-16 is obeyed.
+    """Read a text file that is not empty; a byte order mark (UTF-8, UTF-16) sets the encoding.
 
     Raises:
         DataError: The file is missing, a folder, unreadable, empty, or not in this encoding.
@@ -71,7 +71,7 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each object of a JSONL file with its line.
+    """Yield each object of a JSONL file with its line number.
 
     Raises:
         DataError: A line is not an object, or has a key twice.
@@ -97,14 +97,14 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _STATED = re.compile(r'"?sep=([,;\t|])"?(?=[\r\n])', re.IGNORECASE)  # Excel's first line
-_HEAD = 100_000  # characters that hold the header
+_HEAD = 100_000  # the header lies within these characters
 
 
 def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Each row of a CSV or TSV file with the line on which it begins, the header first.
+    """Yield each row of a CSV or TSV file with the line on which it begins, the header first.
 
-    A quoted cell of a tab-separated file ends on its line, because such files often do not use
-    quotes, and an open one would swallow rows.
+    In a tab-separated file, a quoted cell ends on its line: such files often do not use quotes,
+    and an unpaired quote would swallow rows.
 
     Raises:
         DataError: A quoted cell does not end, or a row has another number of cells.
@@ -142,11 +142,12 @@ def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 def _separated(path: Path, text: str) -> tuple[str, str]:
     """The text of a table, and its separator.
 
-    Excel states it; or it splits the header as it does the first row, and the suffix's own goes
-    first; or it is what splits the header most.
+    Excel's first line names the separator. Else it is a mark that splits the header and the first
+    row into equally many cells, first of all the suffix's own. Else it is the header's most
+    frequent mark.
     """
     if stated := _STATED.match(text):
-        return text[stated.end() :], stated[1]  # an empty line is left: lines count
+        return text[stated.end() :], stated[1]  # the empty line stays, so line numbers stay right
     lines = re.split(r"[\r\n]+", re.sub('"[^"]*"', "", text[:_HEAD]).lstrip("\r\n"), maxsplit=2)
     counts = {mark: [line.count(mark) for line in lines[:2]] for mark in ",;\t|"}
     usual = "\t" if path.suffix == ".tsv" else ","

@@ -1,4 +1,4 @@
-"""Toy sets and an example domain, true by construction; `tests/toy_generator` makes the file."""
+"""Toy sets with known answers, and an example domain, from a file of `tests/toy_generator`."""
 
 from functools import cache
 from pathlib import Path
@@ -30,7 +30,7 @@ def toy_graded() -> pa.Table:
 
 
 def toy_sts(name: str, split: StsSplit) -> StsTask:
-    """Pairs under the name and split of a real task; STS12 to STS16 have two subsets."""
+    """Toy pairs with the name and split of a real task; STS12 to STS16 have two subsets."""
     subsets: dict[str, list[Any]] = {}
     for subset, *pair in zip(*_rows(name, split).to_pydict().values(), strict=True):
         subsets.setdefault(subset, []).append(pair)
@@ -41,7 +41,7 @@ def toy_sts(name: str, split: StsSplit) -> StsTask:
 
 
 def toy_transfer(name: str) -> TransferTask:
-    """A small set under the name and with the splits of a transfer task."""
+    """A small toy set with the name and the splits of a transfer task."""
     parts: dict[str, Any] = {}
     for split in ("train", "dev", "test"):
         _, first, pair, label = map(tuple, _rows(name, split).to_pydict().values())
@@ -51,7 +51,7 @@ def toy_transfer(name: str) -> TransferTask:
 
 
 def toy_vocabulary() -> list[str]:
-    """Every piece of the toy encoder's tokenizer: BERT's special tokens, then others sorted."""
+    """The tokenizer pieces of the toy encoder: BERT's special tokens, then the others, sorted."""
     return [*_rows("vocabulary", "")["first"].to_pylist()]
 
 

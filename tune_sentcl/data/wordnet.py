@@ -1,4 +1,4 @@
-"""WordNet's antonyms, read by nltk (extra `wordnet`) from the data root or nltk's folders."""
+"""WordNet's antonyms, which nltk (extra `wordnet`) reads from the data root or its own folders."""
 
 import hashlib
 import json
@@ -38,7 +38,8 @@ class Antonyms:
 
         Args:
             text: A sentence.
-            share: The probability for each word with an antonym; at least one is replaced.
+            share: The probability with which each word that has an antonym is replaced; at least
+                one word is.
             generator: Draws the words and their antonyms.
 
         Returns:
@@ -83,24 +84,24 @@ def _load(folder: str | None) -> Antonyms:
         move = "Run: pip install 'tune-sentcl[wordnet]'."
         raise DataError(Fault("method.strategy", value="o2", rule=rule, move=move)) from None
     if folder is not None and folder not in nltk.data.path:
-        nltk.data.path.insert(0, folder)  # nltk opens files only below its path
+        nltk.data.path.insert(0, folder)  # nltk opens only files below its path
     where = folder or "nltk's own folders"
     try:
         root = _find(nltk.data, [*([folder] if folder else []), *nltk.data.path])
         with warnings.catch_warnings(), ExitStack() as opened:
-            warnings.simplefilter("ignore")  # nltk warns of the missing multilingual part
+            warnings.simplefilter("ignore")  # nltk warns that the multilingual part is missing
 
             class Reader(WordNetCorpusReader):  # type: ignore[misc]
-                """Closes its files and reads them at once, which is faster than by line.
+                """Reads whole files at once, which is faster than by line, and closes them.
 
-                `nltk.corpus.wordnet` cannot be used: it keeps the first root of the process.
+                `nltk.corpus.wordnet` keeps the first data root of the process, so it is not used.
                 """
 
                 def open(self, file: str) -> Any:
                     stream = super().open(file)
                     opened.callback(stream.close)
                     text = stream.read()
-                    if text.isascii():  # WordNet's byte offsets are then character offsets
+                    if text.isascii():  # WordNet's byte offsets equal character offsets in ASCII
                         return StringIO(text)
                     stream.seek(0)
                     return stream
@@ -125,7 +126,7 @@ def _find(data: Any, folders: list[str]) -> Any:
     try:
         return data.find("corpora/wordnet", folders)
     except LookupError:
-        return data.find("corpora/wordnet.zip/wordnet/", folders)  # the downloader's layout
+        return data.find("corpora/wordnet.zip/wordnet/", folders)  # the layout of the downloader
 
 
 def _collect(reader: Any) -> dict[str, tuple[str, ...]]:

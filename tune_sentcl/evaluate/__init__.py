@@ -1,4 +1,4 @@
-"""Evaluation of any function `encode(sentences) -> float32 [n, d]`."""
+"""Evaluation of any function that maps sentences to a float32 array [n, d]."""
 
 from tune_sentcl.evaluate.suites import Evaluation, Measures, evaluate, score_sets
 

@@ -1,9 +1,9 @@
-"""Many linear classifiers trained in batched matrix products, as if each were trained by itself.
+"""Train many linear classifiers in batched matrix products, with separate trainings' results.
 
 A fit has its own weights, optimizer state and early stop. Fits of one split differ in weight decay
-and share every batch that is gathered. Splits with equally many training rows share the order of
-rows too, because SentEval seeds itself anew before each fit. The gradient of a linear layer is
-written out, so autograd records nothing, and a step costs a few batched matrix products.
+and share every batch. Splits with equally many training rows also share the order of rows, because
+SentEval seeds itself anew before each fit. The gradient of a linear layer is written out, so
+autograd records nothing, and a step costs a few batched matrix products.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,25 +18,26 @@ from jaxtyping import Bool, Float32, Float64, Int
 from torch import Tensor
 
 _CACHED = 2**19
-"""How many numbers of a gathered batch fit a core's cache until their next use."""
+"""A gathered batch with at most this many numbers stays in a core's cache until its next use."""
 
 Weights = Float32[Tensor, "splits outputs dim"]
 Moments = tuple[Weights, Weights]
 Rule = Callable[[Weights, Weights, Moments, int], None]
-"""Updates weights in place from their gradient, two moments of it and the number of the step."""
+"""Updates weights in place, given their gradient, its two moments and the step's number."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a fit is trained and when it stops.
+    """The training of a fit, and when it stops.
 
     Attributes:
         rule: The optimizer.
         batch: Rows per step; the last batch of a pass may be shorter.
-        passes: Passes over the training rows in a round. The development rows are scored after
-            each round, and the weights of the best round are kept.
-        patience: Rounds without improvement allowed in the whole fit; one more stops it.
-        limit: No round begins once this many passes are exceeded.
+        passes: Passes over the training rows in a round. After each round the development rows are
+            scored; the weights of the best round are kept.
+        patience: The number of rounds without improvement that the whole fit may have; one more
+            stops it.
+        limit: No round begins after more than this many passes.
     """
 
     rule: Rule
@@ -48,13 +49,13 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Problem:
-    """The learning problem that all fits share.
+    """The classification problem that all fits share.
 
     Attributes:
         features: One row per example; the last column is 1, for the bias.
         targets: The target outputs of each row.
-        slope: Returns the derivative of a row's loss by its outputs, from outputs and targets.
-        judge: Scores the outputs of some rows, one number per fit; larger is better.
+        slope: Maps outputs and targets to the derivative of a row's loss by its outputs.
+        judge: Maps the outputs of some rows to one score per fit; larger is better.
     """
 
     features: Float32[Tensor, "rows dim"]
@@ -78,8 +79,8 @@ class Split:
     Attributes:
         train: Training rows.
         dev: Development rows, which decide when to stop.
-        drawn: The length of the permutation that separated the two. It was drawn from the fits'
-            seed, so the orders of training rows continue after it.
+        drawn: The length of the permutation that separated `train` and `dev`; 0 if none did. It
+            was drawn from the fits' seed, so the random stream continues after it.
     """
 
     train: Int[np.ndarray, " train"]
@@ -93,7 +94,7 @@ class Fitted:
 
     Attributes:
         best: Each fit's best score on the development rows.
-        weights: The weights after the round of that score.
+        weights: Each fit's weights after the round with its best score.
         passes: The number of passes of each fit.
     """
 
@@ -108,7 +109,7 @@ def with_bias(features: Float32[np.ndarray, "rows dim"], device: str) -> Float32
 
 
 def adam(weights: Weights, slope: Weights, moments: Moments, step: int) -> None:
-    """`torch.optim.Adam` with its defaults."""
+    """The update of `torch.optim.Adam` with its defaults."""
     mean, square = moments
     mean.lerp_(slope, 1 - 0.9)
     square.mul_(0.999).addcmul_(slope, slope, value=1 - 0.999)
@@ -117,7 +118,7 @@ def adam(weights: Weights, slope: Weights, moments: Moments, step: int) -> None:
 
 
 def rmsprop(weights: Weights, slope: Weights, moments: Moments, step: int) -> None:
-    """`torch.optim.RMSprop` with its defaults; it keeps one moment."""
+    """The update of `torch.optim.RMSprop` with its defaults; it keeps one moment."""
     square, _ = moments
     square.mul_(0.99).addcmul_(slope, slope, value=1 - 0.99)
     weights.addcdiv_(slope, square.sqrt().add_(1e-8), value=-1e-2)
@@ -130,7 +131,7 @@ def fit_batched(
     recipe: Recipe,
     seed: int,
 ) -> list[Fitted]:
-    """Train one fit for each split and weight decay, with the result of separate trainings.
+    """Train one fit for each split and weight decay, with the results of separate trainings.
 
     The splits may overlap. One seed draws the first weights and every order, so the fits are not
     independent.
@@ -149,7 +150,7 @@ def fit_batched(
 
 @contextmanager
 def _one_thread_each() -> Iterator[ThreadPoolExecutor]:
-    """A pool of threads that each run whole fits, because a step is too short to share."""
+    """A pool of threads in which each fit has one thread; its steps are too short to share."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -169,7 +170,7 @@ def _of_one_size(splits: Sequence[Split], width: int) -> Iterator[list[int]]:
 
 
 class _BatchedFits:
-    """Fits whose splits have equally many training rows, and so one order of rows."""
+    """Fits whose splits have equally many training rows, and therefore the same order of rows."""
 
     def __init__(
         self,
@@ -180,14 +181,14 @@ class _BatchedFits:
         seed: int,
     ) -> None:
         self._problem, self._recipe = problem, recipe
-        self._random = np.random.RandomState(seed)  # SentEval's streams, to the bit
+        self._random = np.random.RandomState(seed)  # the random streams of SentEval, bit for bit
         device = problem.features.device
         self._random.permutation(splits[0].drawn)
         self._train = torch.from_numpy(np.stack([split.train for split in splits])).to(device)
         self._dev = [torch.from_numpy(split.dev).to(device) for split in splits]
         self._classes, self._count = problem.targets.shape[1], decays.shape[1]
         first = _first_weights(self._classes, problem.features.shape[1], seed).to(device)
-        # Outputs are ordered by class, then by weight decay, so that a softmax has long rows.
+        # Outputs are ordered by class, then by weight decay, which gives a softmax long rows.
         self._weights = first.repeat_interleave(self._count, 0).repeat(len(splits), 1, 1)
         self._moments = torch.zeros_like(self._weights), torch.zeros_like(self._weights)
         decay = torch.from_numpy(decays).to(device, torch.float32)
@@ -244,7 +245,6 @@ class _BatchedFits:
     def _drop_stopped(
         self, alive: Int[Tensor, " alive"], running: Bool[Tensor, " alive"]
     ) -> Int[Tensor, " _"]:
-        """Remove the splits whose fits have all stopped."""
         if not running.all():
             on = running.to(self._weights.device)
             self._train, self._weights = self._train[on], self._weights[on]

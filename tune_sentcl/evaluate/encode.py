@@ -1,4 +1,4 @@
-"""The interface of a model to evaluate, and the table of its embeddings."""
+"""The interface of a model to evaluate, and a table of its embeddings."""
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
@@ -11,20 +11,19 @@ from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.shapes import EmbeddingMatrix
 
 Encode = Callable[..., EmbeddingMatrix]
-"""Maps a list of sentences to one float32 row each. It is called with `prompt="query"` and
-`prompt="document"` only for retrieval and MTEB's tasks, so a model that is scored on other tasks
-may lack the keyword.
+"""Maps a list of sentences to one float32 row each. Only retrieval and MTEB's tasks call it with
+`prompt="query"` and `prompt="document"`, so a model for other tasks needs no such keyword.
 """
 
 
 FEW_ZEROS = 0.001
-"""The greatest share of sentences that may have the zero vector; above it, a model collapsed."""
+"""The largest share of sentences that may have the zero vector; more means a collapsed model."""
 
 
 class SentenceTable:
-    """The embeddings of all distinct sentences of some tasks; one call of `encode` per prompt.
+    """The embeddings of all distinct sentences of some tasks, by one call of `encode` per prompt.
 
-    Tasks share sentences (STS-B is drawn from STS12 to STS17), and one call lets the encoder batch
+    Tasks share sentences (STS-B is drawn from STS12 to STS17). One call lets the encoder batch
     sentences of similar length.
 
     Attributes:
@@ -73,7 +72,7 @@ class SentenceTable:
         return len(self._rows)
 
     def zeros(self, sentences: Iterable[str]) -> int:
-        """The number of distinct sentences, among the given, that have the zero vector."""
+        """How many of these sentences, without repeats, have the zero vector."""
         rows = [self._rows[sentence] for sentence in set(sentences)]
         return int((~self._matrix[rows].any(axis=1)).sum())
 

@@ -13,12 +13,14 @@ from tune_sentcl.score import Score
 from tune_sentcl.shapes import EmbeddingMatrix
 
 _BATCH = 1024
-"""Texts that MTEB passes in one call; the encoder makes its own batches of them."""
+"""The number of texts that MTEB passes in one call; the encoder batches them itself."""
 _NUMBERS = (float, int, np.floating, np.integer)
 
 
 def score_mteb(encode: Encode, task: ForeignTask) -> Score:
-    """A task's main score x 100: a mean over splits of means over languages; `n` counts texts.
+    """A task's main score x 100; `n` counts texts.
+
+    The score is the mean over MTEB's splits of the mean over languages.
 
     Raises:
         DataError: MTEB cannot load the task's data, or cannot evaluate it.
@@ -91,12 +93,12 @@ class _Model:
 
 
 def score_foreign(encode: Encode, task: ForeignTask) -> list[Score]:
-    """The scores of a task x 100; `n` counts the texts that it has encoded.
+    """The scores x 100 of a task that MTEB or a plugin scores; `n` counts the encoded texts.
 
     Raises:
         DataError: MTEB cannot load the task's data, or cannot evaluate it.
-        PluginError: The plugin raises an error, or returns something else than a number from 0 to
-            1 for each of its metrics.
+        PluginError: The plugin raises an error, or does not return a number from 0 to 1 for each
+            of its metrics.
     """
     if task.protocol == "mteb":
         return [score_mteb(encode, task)]

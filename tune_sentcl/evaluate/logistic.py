@@ -1,15 +1,16 @@
-"""Logistic regression of many training sets drawn from the same rows, all fitted at once.
+"""Logistic regressions on many subsets of the same rows, all fitted at once.
 
 The objective is scikit-learn's: `C` times the sum of the log losses plus half the squared length
-of the weights, without the intercepts. Two classes share one vector of weights; of more
-classes, each has its own. The objective is convex with one minimum, which no solver changes.
+of the weights, without the intercepts. Two classes share one vector of weights; more classes have
+one vector each. The objective is convex with one minimum, so the result does not depend on the
+solver.
 
 The folds of a cross-validation share most of their rows, so their solutions and curvatures are
 close. Each `C` is therefore solved once on all rows, weighted by how many folds train on them. All
 folds start there and take Newton steps together. Conjugate gradients solve each step, with one
-wide matrix product over all folds. The preconditioner is the curvature at the start: exact for two
-classes, without the blocks between classes for more. All this is in float32. If its digits do not
-suffice (features in the thousands), float64 takes over.
+wide matrix product over all folds. The preconditioner is the curvature at the start; for more than
+two classes it leaves out the blocks between classes. The computation is in float32. If float32 is
+not precise enough (features in the thousands), float64 repeats it.
 """
 
 import math
@@ -26,7 +27,7 @@ from tune_sentcl.errors import NonFiniteError
 Rows = Float[Tensor, "rows inputs"]
 """Centered features, then a column of ones."""
 Weights = Float[Tensor, "inputs scores fits"]
-"""One score for two classes, else one per class; the last input is the intercept's."""
+"""One score for two classes, else one per class; the last input belongs to the intercept."""
 Start = Float[Tensor, "inputs scores 1"]
 Logits = Float[Tensor, "rows scores fits"]
 Importance = Float[Tensor, "rows fits"]
@@ -34,10 +35,10 @@ Importance = Float[Tensor, "rows fits"]
 Inverses = Float[Tensor, "scores inputs inputs"]
 PerFit = Float[Tensor, " fits"]
 
-_TOLERANCE = 1e-4  # distance to the minimum, relative to the weights' length
+_TOLERANCE = 1e-4  # distance to the minimum, as a share of the weights' length
 _START_TOLERANCE = 3e-2
-_RESOLUTION = 1e-11  # share of the objective below which rounding hides a change
-_FORCING = 0.2  # factor by which a Newton system's residual shrinks at least
+_RESOLUTION = 1e-11  # share of the objective; rounding hides smaller changes
+_FORCING = 0.2  # a Newton step's linear solve shrinks the residual to this share
 _NEWTON_STEPS = 50
 _CG_STEPS = 200
 _HALVINGS = 20
@@ -49,7 +50,7 @@ class _StalledError(ArithmeticError):
 
 
 class LogisticFits:
-    """Many fits on the same rows."""
+    """Many logistic regressions on the same rows."""
 
     def __init__(
         self,
@@ -58,7 +59,10 @@ class LogisticFits:
         device: str = "cpu",
         precision: torch.dtype = torch.float32,
     ) -> None:
-        """Center the finite rows, which saves digits and changes no fit; classes have no gap."""
+        """Center the features, which saves digits and changes no fit.
+
+        Features are finite; classes are numbered from 0 without a gap.
+        """
         self._examples = features, labels
         self._device, self._precision = device, precision
         self._mean = self._tensor(features.mean(axis=0, dtype=np.float64).astype(np.float32))
@@ -70,7 +74,7 @@ class LogisticFits:
         self._penalized[-1] = 0
 
     def to_device(self, features: Float32[np.ndarray, "rows dim"]) -> Rows:
-        """Other rows in the form of `rows`: on the device, centered, with a last 1."""
+        """Bring other rows into the form of `rows`: on the device, centered, with a last 1."""
         augmented = self._mean.new_ones(len(features), features.shape[1] + 1)
         torch.sub(self._tensor(features), self._mean, out=augmented[:, :-1])
         return augmented
@@ -78,10 +82,10 @@ class LogisticFits:
     def path(
         self, masks: Bool[np.ndarray, "rows fits"], strengths: Sequence[float]
     ) -> Iterator[Weights]:
-        """Train all fits with one `C` after the other.
+        """Train all fits, with one value of `C` after the other.
 
         Args:
-            masks: The training rows of each fit; every class is among them.
+            masks: Whether each row trains each fit; each fit needs a row of every class.
             strengths: Values of `C`; rising order is fastest.
 
         Yields:
@@ -141,8 +145,8 @@ class LogisticFits:
         logits = _product(self.rows, start).expand(-1, -1, fits)
         chances, gradient = self._gradient(weights, logits, importance)
         for _ in range(_NEWTON_STEPS):
-            # The decrement bounds the squared distance to the minimum, because no curvature is
-            # below 1, which is that of the penalty.
+            # The decrement bounds the squared distance to the minimum: the penalty alone has
+            # curvature 1, so no curvature is below 1.
             decrement = _dots(gradient, _precondition(inverses, gradient))
             goal = tolerance**2 * _dots(weights[:-1], weights[:-1])
             goal += _RESOLUTION * importance.sum(0)
@@ -154,7 +158,7 @@ class LogisticFits:
             forcing = max(min(_FORCING, tolerance * excess), 0.5 / excess)
             step = self._newton_step(chances, gradient, importance, inverses, forcing)
             rise = _product(self.rows, step)
-            # Halve the steps at whose end the objective rises; steps of finished fits are noise.
+            # Halve steps that would raise the objective. The steps of finished fits are noise.
             limit = torch.where(decrement > goal, -0.5 * _dots(gradient, step), torch.inf)
             size = torch.ones_like(limit)
             tried = weights + step, logits + rise
@@ -211,12 +215,12 @@ class LogisticFits:
 
     def _pull(self, errors: Logits) -> Weights:
         pulled: Weights = _product(self.rows.T, errors)
-        # A row's errors add up to 0 over the classes. Rounding must not change that, because the
+        # A row's errors sum to 0 over the classes. Rounding must not change that, because the
         # penalty does not bound the sum of the intercepts.
         return pulled if errors.shape[1] == 1 else pulled - pulled.mean(1, keepdim=True)
 
     def _inverses(self, weights: Weights, importance: Importance) -> Inverses:
-        """The inverse of each score's own curvature, for one fit."""
+        """The inverse of each score's curvature for one fit, without blocks between scores."""
         chances = _chances(_product(self.rows, weights))
         bend = (chances * (1 - chances) * importance[:, None])[:, :, 0]
         inverses = []
@@ -225,7 +229,7 @@ class LogisticFits:
                 (part * bent[:, None]).T @ part
                 for part, bent in zip(self.rows.split(8192), column.split(8192), strict=True)
             ).double()
-            # The penalty, and a term that keeps rounding from making a curvature negative.
+            # The penalty, and a term that keeps a curvature from becoming negative by rounding.
             curvature.diagonal().add_(1 + 1e-6 * curvature.trace())
             inverses.append(
                 torch.cholesky_inverse(torch.linalg.cholesky_ex(curvature).L).to(column)

@@ -1,8 +1,7 @@
 """The protocol `logreg`: SentEval's scikit-learn mode, with every fit at its minimum.
 
-Only the folds are random, and their seed is fixed. SentEval uses scikit-learn's default tolerance,
-with which float32 and float64 features choose different regularizations. A fit at its minimum
-gives one result.
+Only the folds are random, with a fixed seed. SentEval uses scikit-learn's default tolerance, at
+which float32 and float64 features choose different regularizations. The minimum is unique.
 """
 
 from collections.abc import Sequence
@@ -27,10 +26,9 @@ FOLD_STRENGTHS = tuple(2.0**power for power in range(-1, 6))
 
 @dataclass(frozen=True)
 class LogisticClassifier:
-    """A classifier with the three designs of `splits`.
+    """A logistic regression with the three designs of the module `splits`.
 
-    `C` is chosen by scores that are rounded to two decimals as in SentEval; the smallest `C` wins
-    a tie.
+    Scores that choose `C` are rounded to two decimals as in SentEval; the smallest `C` wins a tie.
 
     Attributes:
         device: The torch device to fit on.
@@ -39,7 +37,7 @@ class LogisticClassifier:
     device: str = "cpu"
 
     def nested(self, rows: Labeled, folds: int) -> Outcome:
-        """Per outer fold, choose `C` by inner folds, refit on the other folds, and test on it."""
+        """Test each outer fold by a fit on the others, whose inner folds choose `C`."""
         outer = stratified_folds(rows.labels, folds)
         inner = [
             (train[fit], train[dev])
@@ -86,7 +84,7 @@ class LogisticClassifier:
         return _outcome(scan, by_strength, test, FOLD_STRENGTHS)
 
     def dev_then_test(self, train: Labeled, dev: Labeled, test: Labeled) -> Outcome:
-        """Choose `C` on `dev`; the chosen fit needs no refit, because it has all training rows."""
+        """Choose `C` on `dev`; the chosen fit has all training rows, so no refit follows."""
         fits = LogisticFits(train.features, train.labels, self.device)
         on_dev, tested = fits.to_device(dev.features), fits.to_device(test.features)
         scan, by_strength = [], []
@@ -107,7 +105,6 @@ def _masks(rows: Labeled, trained: Sequence[RowNumbers]) -> Bool[np.ndarray, "ro
 def _accuracies(
     rows: Labeled, predicted: Int[np.ndarray, "rows fits"], scored: Sequence[RowNumbers]
 ) -> list[float]:
-    """The accuracy of each fit on its scored rows."""
     hits = predicted == rows.labels[:, None]
     return [float(hits[of, fit].mean()) for fit, of in enumerate(scored)]
 

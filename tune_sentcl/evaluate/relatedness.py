@@ -1,4 +1,4 @@
-"""SentEval's trained relatedness: how similar two sentences are, from 0 or 1 to 5 (STS-B, SICK-R).
+"""SentEval's trained relatedness: a similarity from 0 or 1 to 5 (STS-B, SICK-R).
 
 A score is spread over the two nearest whole numbers. A softmax over 1 to 5 learns the spread by
 squared error, and its mean is the prediction. The dev rows' Pearson correlation stops the fit.
@@ -36,7 +36,7 @@ class Rated:
 
     Attributes:
         features: One row per pair; SentEval's are |u - v| and u * v, joined.
-        scores: From 0 to 5.
+        scores: The similarity of each pair, from 0 to 5.
     """
 
     features: Float32[np.ndarray, "rows dim"]
@@ -63,7 +63,9 @@ class Relatedness:
 def score_relatedness(
     train: Rated, dev: Rated, test: Rated, seed: int = FOLD_SEED, device: str = "cpu"
 ) -> Relatedness:
-    """Train SentEval's regression, stop it by `dev`, and test it; `seed` draws weights and orders.
+    """Train SentEval's regression, stop it by `dev`, and test it.
+
+    `seed` draws the first weights and the orders of rows.
 
     Raises:
         NonFiniteError: The predictions or the scores of `dev` or `test` do not vary.

@@ -1,9 +1,9 @@
 """Retrieval by cosine or dot product: exact search in blocks, with the metrics of `trec_eval`.
 
-Two rules of `trec_eval` affect a score: it compares documents by float32 numbers, and for equal
-numbers the lexicographically greater id comes first. A query without a relevant document counts
-as 0. Two rules are BEIR's and mteb's: the document with a query's own id is left out of that
-query's ranking, and documents without text rank last.
+Two rules of `trec_eval` affect a score: it compares documents by float32 similarities, and of
+equal similarities the lexicographically greater id comes first. A query without a relevant
+document scores 0. Two rules are from BEIR and mteb: the document with a query's own id is left out
+of that query's ranking, and documents without text rank last.
 
 Source: usnistgov/trec_eval, form_res_rels.c, m_ndcg_cut.c, m_recip_rank.c and m_recall.c;
 beir-cellar/beir, beir/retrieval/evaluation.py (`ignore_identical_ids`).
@@ -23,7 +23,7 @@ from tune_sentcl.score import Score
 from tune_sentcl.shapes import EmbeddingMatrix
 
 _QUERIES, _DOCUMENTS = 256, 8192
-"""Rows of a block, whose 2 million numbers take 16 MB."""
+"""Numbers of queries and documents in a block, whose 2 million similarities take 16 MB."""
 
 
 Similarity = Literal["cosine", "dot"]
@@ -38,10 +38,11 @@ def score_retrieval(
     Args:
         sentences: Holds the task's texts and queries.
         task: The queries, the documents and their relevance.
-        similarity: What ranks the documents.
+        similarity: The similarity that ranks the documents.
 
     Returns:
-        The task's metrics x 100, as means over queries; and those of each query, from 0 to 1.
+        The task's metrics x 100, as means over queries, and the metrics of each query, from 0 to
+        1.
 
     Raises:
         NonFiniteError: An embedding is not finite, or more than one text in a thousand has the
@@ -103,13 +104,13 @@ def nearest(
     most: int,
     similarity: Similarity = "cosine",
 ) -> Int64[np.ndarray, "queries found"]:
-    """The numbers of the best documents of some queries, at most `most`, the best first."""
+    """The numbers of each query's nearest documents, at most `most`, nearest first."""
     asked = _of_length_1(sentences.queries.rows(queries, task.name))
     best = np.empty((len(queries), 0), np.int64)
     for start in range(0, len(task.documents), _DOCUMENTS):
         part = task.documents[start : start + _DOCUMENTS]
         rows = sentences.documents.rows(part, task.name)
-        # In double precision equal documents have equal cosines wherever they are in a block.
+        # In double precision, equal documents have equal cosines at any place in a block.
         documents = _of_length_1(rows) if similarity == "cosine" else rows.astype(np.float64)
         keys = np.concatenate([best, _keys(asked @ documents.T, start)], axis=1)
         best = keys if keys.shape[1] <= most else np.partition(keys, -most, axis=1)[:, -most:]
@@ -123,10 +124,10 @@ _LAST = np.int64(2**32 - 1)
 def _keys(
     similarities: Float64[np.ndarray, "queries documents"], start: int
 ) -> Int64[np.ndarray, "queries documents"]:
-    """Integers in the order of the float32 similarities; of equals the first is the largest."""
+    """Integers that order documents as float32 similarities do; ties go to the first document."""
     bits = (
         (similarities.astype(np.float32) + np.float32(0)).view(np.int32).astype(np.int64)
-    )  # no -0
+    )  # adding 0 turns -0 into 0
     rising = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
     numbers = np.arange(start, start + similarities.shape[1], dtype=np.int64)
     keys: Int64[np.ndarray, "queries documents"] = (rising << 32) | (_LAST - numbers)
@@ -136,9 +137,10 @@ def _keys(
 def _score(
     ranking: Float64[np.ndarray, " found"], judged: list[int], metric: str, cutoff: int
 ) -> float:
-    """A metric of one ranking that is cut to `cutoff` documents.
+    """A metric of one ranking, cut to `cutoff` documents.
 
-    `ranking` has the grade of each document, or 0. `judged` has all grades of the query, falling.
+    `ranking` has the grade of each document, or 0. `judged` has all grades of the query,
+    descending.
     """
     relevant = sum(grade > 0 for grade in judged)
     if not relevant:

@@ -1,7 +1,7 @@
 """SentEval's own classifier: softmax regression by minibatches, stopped early on held-out rows.
 
-It reproduces these traits: SentEval seeds numpy and torch before each fit. It never resets the
-counter of rounds without improvement. The rows that choose the weight decay also stop the fit.
+It reproduces these traits of SentEval: numpy and torch are seeded before each fit. The counter of
+rounds without improvement is never reset. The rows that choose the weight decay also stop the fit.
 Accuracies are rounded to two decimals before the best is chosen, and the smallest decay wins a
 tie. All fits of a task are trained together (`batched_classifiers.py`).
 
@@ -40,13 +40,13 @@ RECIPES = {
     "10fold": Recipe(adam, batch=64, passes=4, patience=5, limit=200),
     "5fold": Recipe(rmsprop, batch=128, passes=2, patience=3, limit=200),
 }
-"""SentEval's settings "comparable to the literature" and "for prototyping"."""
+"""SentEval's settings "comparable to the literature" (10fold) and "for prototyping" (5fold)."""
 _HELD_OUT = 0.05
 
 
 @dataclass(frozen=True)
 class SentEvalClassifier:
-    """A classifier with the three designs of `splits`.
+    """A classifier with the three designs of the module `splits`.
 
     Attributes:
         protocol: The settings; the caller passes the number of folds.
@@ -60,7 +60,7 @@ class SentEvalClassifier:
     device: str = "cpu"
 
     def nested(self, rows: Labeled, folds: int) -> Outcome:
-        """In each outer fold, choose the decay by inner folds, refit, and test on the fold."""
+        """Test each outer fold by a fit on the others, whose inner folds choose the decay."""
         problem = _problem(rows, self.device)
         outer = stratified_folds(rows.labels, folds)
         inner = [
@@ -83,7 +83,7 @@ class SentEvalClassifier:
         return Outcome(best, float(np.mean(test)), predictions, tuple(chosen))
 
     def folds_then_test(self, train: Labeled, test: Labeled, folds: int) -> Outcome:
-        """Choose the decay by folds; refit on all rows but a twentieth, which stops the fit."""
+        """Choose the decay by folds, then refit; a twentieth of the rows is held out to stop."""
         problem = _problem(train, self.device)
         splits = [Split(fit, dev) for fit, dev in stratified_folds(train.labels, folds, self.seed)]
         dev = _means(_accuracies(self._scan(problem, splits), splits))
@@ -95,8 +95,8 @@ class SentEvalClassifier:
     def dev_then_test(self, train: Labeled, dev: Labeled, test: Labeled) -> Outcome:
         """Choose the decay on `dev`, which also stops the fits.
 
-        SentEval then fits again with the chosen decay, from the same seed and rows. The result is
-        the chosen fit, so nothing is refitted here.
+        SentEval fits again with the chosen decay, the same seed and the same rows, which would
+        give the chosen fit again, so nothing is refitted here.
         """
         both = joined(train, dev)
         numbers = np.arange(len(both.labels))
@@ -150,7 +150,7 @@ def _accuracies(
 
 
 def _means(accuracies: Float64[np.ndarray, "splits decays"]) -> Float64[np.ndarray, " decays"]:
-    # Ties of half a hundredth are common, so the order of the sum matters, and so does the
+    # Ties of half a hundredth are common. So the order of the sum matters, and the choice of
     # `round`: numpy's here, Python's in `_percent`.
     return np.array([round(100 * np.mean(column), 2) for column in accuracies.T.copy()])
 

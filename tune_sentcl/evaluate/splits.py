@@ -1,9 +1,9 @@
 """The three designs of SentEval: which rows train, which choose the regularization, which test.
 
-The splits of a task decide its design, and every classifier offers all three: `nested`, stratified
-folds in stratified folds (MR, CR, SUBJ, MPQA; SentEval's InnerKFold); `folds_then_test`, where
-stratified folds of the training rows choose (TREC, MRPC; KFold); and `dev_then_test`, where a
-development split chooses (SST2, SST5, SICK-E; Split).
+A task's splits decide its design, and every classifier offers all three. `nested`: stratified
+folds inside stratified folds (MR, CR, SUBJ, MPQA; SentEval's InnerKFold). `folds_then_test`:
+stratified folds of the training rows choose (TREC, MRPC; KFold). `dev_then_test`: a development
+split chooses (SST2, SST5, SICK-E; Split).
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float32, Int
 
 FOLD_SEED = 1111
-"""SentEval's seed; nested folds always have it as `random_state`."""
+"""SentEval's seed; the folds of `nested` always use it as `random_state`."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,13 @@ class Outcome:
     """The result of a classifier under a design.
 
     Attributes:
-        dev: Accuracy x 100 on the rows that chose the regularization; with folds, their mean.
+        dev: Accuracy x 100 on the rows that chose the regularization; with folds, the mean over
+            folds.
         test: Accuracy x 100 on the test rows. Under `nested`, the mean over the outer folds, each
             rounded to two decimals as in SentEval.
-        predictions: The predicted class of each test row; under `nested`, of each row.
-        chosen: The chosen regularization; under `nested`, that of each outer fold.
+        predictions: The predicted class of each test row; under `nested`, every row is tested
+            once.
+        chosen: The chosen regularization; under `nested`, one value per outer fold.
     """
 
     dev: float
@@ -70,7 +72,7 @@ def stratified_folds(
     Returns:
         The training rows and the held-out rows of each fold, both in ascending order.
     """
-    # Imported here, because the import takes half a second that other workers need not spend.
+    # The import takes half a second, which other workers need not spend.
     from sklearn.model_selection import StratifiedKFold
 
     splitter = StratifiedKFold(n_splits=folds, shuffle=True, random_state=seed)

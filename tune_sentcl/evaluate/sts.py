@@ -1,10 +1,10 @@
 """Semantic textual similarity: correlation of cosines with human scores.
 
-Papers aggregate a task's subsets in three ways and seldom say which: SCL weights them by size,
+Papers aggregate a task's subsets in three ways and seldom say which. SCL weights them by size,
 SimCSE and ConIsI join their pairs, others take the plain mean. Each aggregation is a score.
 
-SentEval turns an undefined cosine or correlation into 0, or lets NaN pass. Here it is an error by
-default, because a collapsed encoder must not look mediocre.
+SentEval turns an undefined cosine or correlation into 0, or lets NaN pass. Here both are errors by
+default, because a collapsed encoder must not get a mediocre score.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,15 +23,16 @@ from tune_sentcl.shapes import EmbeddingMatrix
 def few_zeros(
     sentences: SentenceTable, tasks: Sequence[StsTask], among: Sequence[StsTask] | None = None
 ) -> int:
-    """Count the sentences with the zero vector; 0 if they are more than one in a thousand.
+    """Count the sentences with the zero vector; 0 if more than one in a thousand has it.
 
-    CLSR's ReLU on the embedding can turn a sentence into the zero vector. SentEval counts its
-    cosines as 0. This package does so up to one sentence in a thousand.
+    CLSR's ReLU on the embedding can turn a sentence into the zero vector. SentEval counts the
+    cosines of such a sentence as 0. This package does the same for up to one sentence in a
+    thousand.
 
     Args:
         sentences: Holds the tasks' sentences.
         tasks: The tasks.
-        among: The tasks over which the share is computed, so that evaluation points and the final
+        among: The tasks whose sentences are the thousand, so that evaluation points and the final
             evaluation use one limit; None: `tasks`.
     """
     zeros = sentences.zeros(set(_sentences(tasks)))
@@ -48,7 +49,7 @@ def _sentences(tasks: Sequence[StsTask]) -> Iterator[str]:
 def score_task(
     sentences: SentenceTable, task: StsTask, *, zeros: bool = False
 ) -> tuple[list[Score], list[ItemScores]]:
-    """Score one task by cosine, without training; `zeros` as for `paired_cosine`.
+    """Score one task by cosine, without training; `zeros` is that of `paired_cosine`.
 
     Returns:
         The scores, and the cosines of all pairs.
@@ -123,7 +124,7 @@ def paired_cosine(
     Args:
         left: One embedding per row.
         right: As many rows of the same width.
-        name: The name of the pairs, for the message.
+        name: The name of the pairs, for errors.
         zeros: Whether a cosine with the zero vector is 0, as in SentEval.
 
     Returns:
@@ -133,7 +134,7 @@ def paired_cosine(
         NonFiniteError: A row is not finite, or is the zero vector without `zeros`.
     """
     u, v = left.astype(np.float64), right.astype(np.float64)
-    with np.errstate(invalid="ignore"):  # infinity by 0
+    with np.errstate(invalid="ignore"):  # infinity times 0
         lengths = np.linalg.norm(u, axis=1) * np.linalg.norm(v, axis=1)
     if zeros:
         lengths[lengths == 0] = 1.0
@@ -148,10 +149,11 @@ def paired_cosine(
 
 
 def pearson(left: Numbers, right: Numbers, name: str) -> float:
-    """Linear correlation of two or more pairs, in [-1, 1]; `name` is for the message.
+    """Linear correlation of two or more pairs, in [-1, 1]; `name` appears in errors.
 
     Raises:
         NonFiniteError: There are too few rows, a side is constant, or a number is not finite.
+        ValueError: The sides differ in length.
     """
     x, y = _checked(left, name), _checked(right, name)
     if x.size != y.size:
@@ -172,7 +174,7 @@ _METRICS: dict[str, Callable[[Numbers, Numbers, str], float]] = {
 
 
 def _ranks(array: Float64[np.ndarray, " rows"]) -> Float64[np.ndarray, " rows"]:
-    # Not scipy.stats, whose import costs every worker half a second.
+    # without scipy.stats, because its import costs every worker half a second
     _, inverse, counts = np.unique(array, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     ranks: Float64[np.ndarray, " rows"] = (last - (counts - 1) / 2)[inverse]
@@ -192,7 +194,7 @@ def _checked(numbers: Numbers, name: str) -> Float64[np.ndarray, " rows"]:
 def _unit(array: Float64[np.ndarray, " rows"], name: str) -> Float64[np.ndarray, " rows"]:
     centered = array - array.mean()
     length = float(np.linalg.norm(centered))
-    # The mean of equal numbers may differ from them by rounding, which is not variance.
+    # Rounding can move the mean of equal numbers away from them; that is no variance.
     if np.ptp(array) == 0 or length <= 1e-13 * float(np.linalg.norm(array)):
         raise NonFiniteError(f"{name}: all {array.size} values are {array[0]}, so nothing varies")
     unit: Float64[np.ndarray, " rows"] = centered / length

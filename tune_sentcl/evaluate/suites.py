@@ -47,21 +47,21 @@ _GROUPS: dict[ProtocolName, str] = {
     "relatedness": "rated",
     "scl-paper-compat": "truncated",
 }
-"""The group of tasks that a protocol scores; other protocols score `transfer`."""
+"""The group of tasks that each protocol scores; a protocol that is missing scores `transfer`."""
 
 
 @dataclass(frozen=True)
 class Measures:
-    """How a model is scored.
+    """The scores to measure of a model.
 
     Attributes:
         suites: The sets of tasks.
-        protocols: The protocols, each for the suite that it belongs to.
+        protocols: The protocols; each applies to its suite.
         classifier_seeds: The number of seeds for protocols with a random classifier.
         device: The device to train classifiers on.
-        own: The user's own tasks, entries of `evaluation.own`.
-        widths: Cut embeddings to these widths too, and score them by cosine and retrieval. The
-            protocol is then `cosine@32` or `retrieval@32`.
+        own: Custom tasks, entries of `evaluation.own`.
+        widths: Also score embeddings that are cut to these widths, by cosine and retrieval. The
+            protocol of these scores is `cosine@32` or `retrieval@32`.
         cost: Whether a trial measures the cost of its encoder too; `score_sets` does not.
         similarity: How retrieval compares embeddings.
     """
@@ -83,7 +83,7 @@ class Evaluation:
     Attributes:
         scores: All scores; a failed score has a reason instead of a value.
         errors: The errors of the failed scores; each names its task.
-        notes: Remarks for the reader of the scores.
+        notes: Remarks on the scores, for the user.
         items: The scores of single pairs and queries, at the whole width.
     """
 
@@ -140,8 +140,8 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
         for protocol, seed in _ways(missing.group, measures):
             measurement = Measurement(sets.data, missing.task, "test", protocol, seed)
             scores.append(_failed(measurement, missing.error))
-    # An encoder of this package allows TF32 for its own passes; classifiers compute in fp32.
-    # A model of the caller's may be on a GPU while classifiers are trained on the CPU.
+    # An encoder of this package may allow TF32 in its own passes, but classifiers compute in fp32.
+    # A caller's model may be on a GPU while classifiers train on the CPU.
     with tensor_cores(torch.device("cuda"), allowed=False):
         sentences = SentenceTable(encode, *map(sets.texts, get_args(Prompt)))
         zeros = few_zeros(sentences, sets.graded)
@@ -179,7 +179,7 @@ def _of(
 
 
 def _failed(measurement: Measurement, error: TuneSentclError, own: "_Task | None" = None) -> Score:
-    """The score without a value that holds an error; a later success replaces it."""
+    """A score without a value for a failed measurement; a later success replaces it."""
     data, task, split, protocol, seed, metric = measurement
     plain = protocol.partition("@")[0]
     suite = "sts" if plain in ("cosine", "relatedness") else "transfer"
@@ -212,7 +212,7 @@ def _measurements(
     sets: EvaluationSets, measures: Measures
 ) -> Iterator[tuple[_Task, str, int | None]]:
     own = [(task, task.protocol, None) for task in sets.own]
-    # Tasks that need no classifier come first, in own tasks as in the suites.
+    # Tasks that need no classifier come first, among custom tasks and in suites.
     yield from (planned for planned in own if planned[1] in ("cosine", "retrieval"))
     groups: dict[str, tuple[_Task, ...]] = {
         "sts": sets.sts,
@@ -288,12 +288,13 @@ def score_by_cosine(
 
     Args:
         encode: The model; called once for each prompt, with all distinct texts.
-        tasks: For each metric, a task of several subsets (STS12 to STS16) gives a score for each
-            subset and aggregation, a task of one subset (STS-B, SICK-R) one score without subset.
-        among: As for `few_zeros`.
+        tasks: The tasks. For each metric, a task of several subsets (STS12 to STS16) yields a
+            score per subset and aggregation; a task of one subset (STS-B, SICK-R) yields one
+            score.
+        among: See `few_zeros`.
 
     Returns:
-        Scores times 100, in the order of the tasks.
+        Scores x 100, in the order of the tasks.
 
     Raises:
         NonFiniteError: An embedding, a cosine or a correlation is not a finite number.

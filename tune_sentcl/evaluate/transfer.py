@@ -1,4 +1,4 @@
-"""Transfer tasks and own labeled sentences: a linear classifier on frozen embeddings."""
+"""Transfer tasks and custom labeled sentences: a linear classifier on frozen embeddings."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
@@ -95,8 +95,8 @@ def score_labeled(
         device: The torch device to fit on.
 
     Returns:
-        Accuracy and macro F1 x 100 of each predicted split. If folds of the training rows choose
-        the regularization, also the accuracy of these folds as `dev`.
+        Accuracy and macro F1 x 100 of each scored split. If folds of the training rows choose the
+        regularization, the accuracy of these folds is also a score, as `dev`.
 
     Raises:
         NonFiniteError: An embedding is not finite.
@@ -126,7 +126,7 @@ def score_labeled(
             )
 
     if dev is not None:
-        # One call predicts the dev and the test rows; no fit is trained on either.
+        # One call predicts the dev and the test rows; no fit trains on either.
         both = dev if test is None else joined(dev, test)
         outcome = classifier.dev_then_test(rows, dev, both)
         count = len(dev.labels)
@@ -211,8 +211,8 @@ def _pair_features(
 
 
 def _f1(gold: RowNumbers, said: RowNumbers, average: Literal["binary", "macro"]) -> float:
-    """The F1 x 100 of class 1, or the mean over the classes that are gold or predicted."""
-    # Imported here, because the import takes half a second that other workers need not spend.
+    """The F1 x 100 of class 1, or the mean over all classes in `gold` or `said`."""
+    # The import takes half a second, which other workers need not spend.
     from sklearn.metrics import f1_score
 
     return 100 * float(f1_score(gold, said, average=average, zero_division=0.0))

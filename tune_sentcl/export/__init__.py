@@ -1,1 +1,1 @@
-"""The winner's model: which trial it is, and the folder that holds it."""
+"""Export of the winner's model: the choice of the trial, and the folder of its model."""

@@ -36,13 +36,13 @@ _SHOWN = 4
 
 @dataclass(frozen=True)
 class Candidate:
-    """A trial that has ended.
+    """An ended trial.
 
     Attributes:
         trial_id: Its id.
         value: Its score, times 100; None if it has no score.
         kept: Whether the study has its weights.
-        row: The columns of its row that a choice needs.
+        row: The columns of its row in `trials` that the choice needs.
     """
 
     trial_id: str
@@ -52,17 +52,17 @@ class Candidate:
 
     @property
     def untrained(self) -> bool:
-        """Whether its model is the unchanged checkpoint that it started from."""
+        """Whether its model is the unchanged base model."""
         return is_unchanged(self.row)
 
     @property
     def width(self) -> int | None:
-        """The width to which embeddings without training are cut; None: they are whole."""
+        """The width to which an untrained trial cuts embeddings; None: whole embeddings."""
         return None if draws(self.row) else next(iter(self.row["method.dims"] or ()), None)
 
     @property
     def uses_word_vectors(self) -> bool:
-        """Whether its model uses word vectors, whose weights are never kept."""
+        """Whether its model uses word vectors; the study never stores these."""
         return str(self.row["encoder.checkpoint"]).endswith(".txt")
 
     @property
@@ -78,9 +78,9 @@ class Choice:
     Attributes:
         study: The study.
         standings: Its configurations, ordered by the score.
-        ranked: The trials with the score, grouped by configuration, best first; trials on
-            confirmation seeds, and of plugins that have changed since, are left out.
-        others: Every other trial by id: unfinished trials, and those that are left out.
+        ranked: The trials with the score, grouped by configuration, best first. Trials on
+            confirmation seeds, and trials of an older version of a plugin, are left out.
+        others: Every other trial by id.
     """
 
     study: Study
@@ -130,7 +130,7 @@ class Choice:
         return configurations_of(self.standings, [self.objective])
 
     def start_of(self, trained: Candidate) -> Candidate | None:
-        """The best trial of the unchanged checkpoint that a trial began with, if any."""
+        """The best trial of the unchanged base model of a trained trial, if any."""
         same = (c for c in self.ranked if is_start(c.row, trained.row))
         print_ = trained.row["checkpoint_fingerprint"]
         return next((c for c in same if c.row["checkpoint_fingerprint"] == print_), None)
@@ -157,7 +157,7 @@ class Choice:
         """The only trial whose id is this name or begins with it.
 
         Raises:
-            StudyError: No or several trials match, or the weights do not exist.
+            StudyError: No trial or several trials match, or the trial has no weights to export.
         """
         candidates = {
             **{candidate.trial_id: candidate for candidate in self.ranked},
@@ -181,15 +181,15 @@ class Choice:
         return rows[0]
 
     def command(self, row: Mapping[str, Any]) -> str | None:
-        """The command that trains the trial of a whole row again; see `train_command`."""
-        # The id and the weights depend on the stage objective where it has selected them.
+        """The command that trains a trial again, given its whole row; see `train_command`."""
+        # If the stage objective has selected the weights, the id and the weights depend on it.
         stage = self._compared(row["trial_id"]) if row["selection_fingerprint"] else None
         return train_command(row["config"], _searched(row), stage, self.study.manifest.plugins)
 
     def _compared(self, trial_id: str) -> Objective:
-        """The stage objective of a trial, from its curves.
+        """The stage objective of a trial, inferred from its curves.
 
-        Its row holds the objective of the study's last search, which may differ.
+        The row's objective is that of the study's last search, which may differ.
         """
         where = pc.field("trial_id") == trial_id
         curves = set(self.study.curves(["metric"], where=where)["metric"].to_pylist())

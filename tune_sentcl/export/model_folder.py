@@ -25,7 +25,7 @@ from tune_sentcl.store.objects import storage_errors
 from tune_sentcl.store.rows import LIBRARIES, library_versions
 from tune_sentcl.store.study import Study
 
-# Imported late because torch takes seconds: faults and the chosen trial are reported before.
+# Torch takes seconds to import, so faults and the chosen trial are reported first.
 if TYPE_CHECKING:
     from tune_sentcl.model.encoder import Encoder
 
@@ -66,13 +66,13 @@ def export_trial(
         path: The study's folder or URL; it is only read.
         to: A folder that does not exist yet.
         trial: The trial's id or a prefix of it; None: the best trial.
-        best: The score to choose by, as on the command line; None: the first objective of the
-            last search.
+        best: The score that chooses the trial, as on the command line; None: the first objective
+            of the last search.
         say: Receives a message about the chosen trial before its weights are read.
 
     Raises:
         BadInputError: The trial or its weights do not exist, the folder exists, or the disk cannot
-            be written. No folder is left then.
+            be written. No folder is left behind.
     """
     target = _target(path, to)
     study = Study.read(path)
@@ -133,7 +133,6 @@ def _scores(study: Study, candidate: Candidate) -> list[dict[str, Any]]:
 
 
 def _spread(table: pd.DataFrame, row: Mapping[str, Any]) -> Record:
-    """The statistics over seeds of a trial's configuration."""
     fits = table[table["configuration"] == row["configuration"]]
     if not len(fits):
         return {}
@@ -146,7 +145,7 @@ def _target(path: str | Path, to: str | Path) -> Path:
     """The folder to write.
 
     Raises:
-        StudyError: The folder exists, or would be inside the study.
+        StudyError: The path is a URL, or the folder exists or would be inside the study.
     """
     if "://" in str(to) or str(to).startswith("file:"):
         rule = "must be a folder on this machine"
@@ -173,7 +172,7 @@ def _write(encoder: "Encoder", record: Record, target: Path) -> None:
 
 
 def _copy_trained(study: Study, candidate: Candidate, record: Record, target: Path) -> None:
-    """Copy the model of a trainer as its library has saved it, and add the scores to its card."""
+    """Copy the model that a trainer's library saved, and add the scores to its card."""
     text = _page("trainer_card.md.jinja", record, rows=list(_rows(record["scores"], [])))
     with (
         storage_errors(str(target)),
@@ -192,7 +191,7 @@ def _encoder_of(study: Study, candidate: Candidate) -> "Encoder":
     """A trial's whole encoder on the CPU, including the layers after its pooling.
 
     Raises:
-        CheckpointError: The files are damaged, or the files of an untrained trial have changed.
+        CheckpointError: The files are damaged; or the trial is untrained and its files changed.
         StudyError: The files cannot be read.
     """
     from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
@@ -212,7 +211,7 @@ def _encoder_of(study: Study, candidate: Candidate) -> "Encoder":
 
 
 def _start(candidate: Candidate) -> "Encoder":
-    """The encoder of a trial without training: its unchanged checkpoint."""
+    """The encoder of a trial without training: its unchanged base model."""
     from tune_sentcl.model.checkpoints.checkpoint import resolve_checkpoint
     from tune_sentcl.model.checkpoints.checkpoint_files import Prefixes
     from tune_sentcl.model.encoder import load_encoder
@@ -227,7 +226,7 @@ def _start(candidate: Candidate) -> "Encoder":
             Fault("encoder.checkpoint", value=value, rule=rule, move="Restore the files.")
         )
     encoder = load_encoder(checkpoint, row["encoder.pooling"], row["encoder.max_length"])
-    # Rows older than these knobs have no prefixes.
+    # Rows that are older than these hyperparameters have no prefixes.
     encoder.prefixes = Prefixes(
         row["encoder.query_prefix"] or "", row["encoder.text_prefix"] or ""
     )
@@ -240,7 +239,7 @@ _Scores = Sequence[Mapping[str, Any]]
 
 
 def _card(record: Record, *, width: int, pooling: str, max_length: int) -> str:
-    """Render the card as Markdown, with the facts of a model."""
+    """Render the model card as Markdown, with the facts of the model."""
     from huggingface_hub import ModelCardData
 
     config = record["trial"]["config"]
@@ -270,7 +269,7 @@ def _card(record: Record, *, width: int, pooling: str, max_length: int) -> str:
 
 
 def _page(name: str, record: Record, **more: Any) -> str:
-    """Render a page of Markdown for people to read, in which HTML's escapes would show."""
+    """Render a Markdown page from a template, without HTML escapes, which would show."""
     from jinja2 import Environment
 
     pages = Environment(trim_blocks=True, lstrip_blocks=True, autoescape=False)
@@ -280,7 +279,7 @@ def _page(name: str, record: Record, **more: Any) -> str:
 
 
 def _line(name: object) -> str:
-    """A name in one line that no mark of Markdown ends."""
+    """A name on one line, without characters that would end its Markdown."""
     return " ".join(str(name).replace("`", "'").replace("|", "/").split())
 
 
@@ -295,7 +294,7 @@ def _method(method: Mapping[str, Any]) -> str:
 
 
 def _rows(scores: _Scores, untrained: _Scores) -> Iterator[list[Any]]:
-    """A table of every score of a whole task, with those of the encoder that it started from."""
+    """Rows of a table: every score of a whole task, beside the untrained encoder's score."""
     groups, before = _by_kind(scores), _by_kind(untrained)
     yield [*_SCORE, *(["untrained"] if before else []), "value"]
     for kind, score in groups.items():
@@ -303,7 +302,7 @@ def _rows(scores: _Scores, untrained: _Scores) -> Iterator[list[Any]]:
 
 
 def _by_kind(scores: _Scores) -> dict[tuple[Any, ...], str]:
-    """The scores of whole tasks by kind, over a classifier's seeds."""
+    """The scores of whole tasks by kind, as text; the mean over a classifier's seeds."""
     groups: dict[tuple[Any, ...], list[float]] = {}
     for score in scores:
         whole = score["subset"] is None and score["aggregation"] in (None, "all")

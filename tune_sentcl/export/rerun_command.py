@@ -22,7 +22,7 @@ from tune_sentcl.errors import ConfigError
 from tune_sentcl.objective import DEFAULT, Objective, unmeasured
 
 STUDY, ROOT = "NEW_STUDY", "DATA_ROOT"
-"""Placeholders for paths that the user has to replace."""
+"""Placeholders for paths that the user must replace."""
 
 
 def _stored_config(text: str) -> TrialConfig | None:
@@ -44,11 +44,12 @@ def train_command(
     stage: Objective | None = None,
     plugins: Mapping[str, str] | None = None,
 ) -> str | None:
-    """The command that trains only a stored trial, in a new study that keeps its weights.
+    """The command that trains one stored trial again, in a new study that keeps its weights.
 
     Args:
         text: The row's config as JSON.
-        objectives: The search's objectives; those that the trial does not measure are left out.
+        objectives: The search's objectives; objectives that the trial does not measure are left
+            out.
         stage: The stage objective, if it has selected the weights.
         plugins: The plugins of tasks and sources, as `Manifest.plugins`.
 
@@ -62,7 +63,7 @@ def train_command(
     if _needs_root(config):
         words += ["--data", ROOT]
     given = [o for o in objectives if not any(unmeasured([o], [config.evaluation]))]
-    if given != [DEFAULT]:  # the command's default
+    if given != [DEFAULT]:  # the default of the command
         words += [word for objective in given for word in ("--objective", str(objective))]
     if stage is not None and stage != next(iter(given), DEFAULT):
         words += ["--stage-objective", str(stage)]
@@ -78,14 +79,14 @@ def train_command(
 
 
 def _needs_root(config: TrialConfig) -> bool:
-    """Whether a trial reads files under the data root, not only the user's own."""
+    """Whether a trial reads files under the data root."""
     by_name = {name for name in source_names(config.data.source) if is_named(name)} - {"toy"}
     suites = evaluation_data(config) == "root" and bool(config.evaluation.suites)
     return suites or (config.method.trains_on_rows and bool(by_name))
 
 
 def settings(config: TrialConfig) -> dict[str, Any]:
-    """The knobs of a config that differ from their defaults, and always the method's name."""
+    """The values of a config that differ from their defaults, and always the method's name."""
     owners = {"method": config.method.name, "optimizer": config.optimizer.name}
     values = config.dotted()
     return {
@@ -101,7 +102,7 @@ def settings(config: TrialConfig) -> dict[str, Any]:
 
 
 def as_setting(value: Any) -> str:
-    """A value for `--set KEY=VALUE`: TOML, or bare text that is not valid TOML."""
+    """A value for `--set KEY=VALUE`: TOML, or bare text that does not parse as TOML."""
     if isinstance(value, str):
         try:
             tomllib.loads(f"value = {value}")

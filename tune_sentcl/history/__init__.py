@@ -1,7 +1,7 @@
 """The state of a study's trials, read once and updated as trials end.
 
 The session, the plan and the result tables get the state of trials from `History` only. No other
-module derives it from the rows of a study.
+module derives that state from the rows of a study.
 """
 
 from tune_sentcl.history.configuration import (

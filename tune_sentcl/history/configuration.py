@@ -1,4 +1,4 @@
-"""Configurations of a study or a search: knobs, trials by seed, and their ranking."""
+"""Configurations of a study or a search: hyperparameters, trials by seed, and their ranking."""
 
 import statistics
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from tune_sentcl.store.union import TOLERANCE
 
 K = TypeVar("K", bound=Hashable)
 RankKey = tuple[bool, bool, int, float, str]
-"""Sorts configurations; the smallest is the best."""
+"""The sort key of a configuration; the best configuration has the smallest key."""
 
 
 @dataclass(slots=True, eq=False)
@@ -25,11 +25,12 @@ class Configuration:
     Attributes:
         name: Its id.
         origin: Whether the grid or the sampler requested it.
-        values: Its knobs by dotted key; a seed among them says nothing.
+        values: Its hyperparameters by dotted key; ignore a seed among them.
         trials: Its trials by seed.
-        results: How they ended, by seed; a trial without a row has none.
-        confirming: The seeds that took no part in any choice.
-        code: The fingerprint of its method's plugin; empty for a built-in method, or if unread.
+        results: The results of its trials, by seed; a trial without a row has no result.
+        confirming: The seeds that took no part in any choice (confirmation seeds).
+        code: The fingerprint of its method's plugin; empty for a built-in method, or if it was not
+            read.
     """
 
     name: str
@@ -46,7 +47,7 @@ class Configuration:
         return {*self.trials} - self.confirming
 
     def scores(self, number: int = 0) -> dict[int, float]:
-        """An objective of each seed that has finished with it."""
+        """By seed, the value of an objective of each trial that finished with a value."""
         values = {
             seed: result.values[number]
             for seed, result in self.results.items()
@@ -55,7 +56,7 @@ class Configuration:
         return {seed: value for seed, value in values.items() if value is not None}
 
     def chosen_scores(self, number: int = 0) -> dict[int, float]:
-        """The scores of the seeds that took part in the choice."""
+        """The scores of the search seeds."""
         return {s: value for s, value in self.scores(number).items() if s not in self.confirming}
 
     def confirming_scores(self) -> dict[int, float]:
@@ -63,14 +64,14 @@ class Configuration:
         return {seed: value for seed, value in self.scores().items() if seed in self.confirming}
 
     def mean(self, seeds: Iterable[int], number: int = 0) -> float | None:
-        """The mean of an objective over seeds; None if one of them lacks it."""
+        """The mean of an objective over seeds; None if a seed has no value."""
         scores, wanted = self.scores(number), list(seeds)
         if not wanted or not all(seed in scores for seed in wanted):
             return None
         return statistics.fmean(scores[seed] for seed in wanted)
 
     def constant_score(self, number: int = 0) -> float | None:
-        """The score of every seed, if it does not depend on the seed; else None."""
+        """The score that holds for every seed, if scores do not depend on the seed; else None."""
         return constant_score(list(self.scores(number).values()), self.values)
 
     def lost(self, number: int = 0) -> Mapping[int, LostReason]:
@@ -81,12 +82,12 @@ class Configuration:
         return {seed: reason for seed, reason in reasons.items() if reason is not None}
 
     def chosen_lost(self, number: int = 0) -> list[int]:
-        """The lost seeds that would have taken part in the choice."""
+        """The search seeds that were lost."""
         return [seed for seed in self.lost(number) if seed not in self.confirming]
 
 
 def ranked(configurations: Iterable[Configuration], number: int = 0) -> list[Configuration]:
-    """Rank configurations (`rank_keys`) by an objective of the seeds that may choose."""
+    """Rank configurations by an objective over their search seeds; see `rank_keys`."""
     every = list(configurations)
     keys = order_keys(every, number)
     return sorted(every, key=lambda configuration: keys[configuration.name])
@@ -102,13 +103,13 @@ def order_keys(configurations: Iterable[Configuration], number: int = 0) -> dict
 
 
 def constant_score(values: Sequence[float], knobs: Values) -> float | None:
-    """The score of a configuration that does not depend on the seed; else None.
+    """The score of a configuration whose score does not depend on the seed; else None.
 
-    The score does not depend on the seed if the configuration takes no training step and all
-    its scores are equal. It then holds for lost seeds too.
+    The score does not depend on the seed if the configuration takes no training step and all its
+    scores are equal. That score then holds for lost seeds, too.
 
     Args:
-        values: Its scores by seed, times 100.
+        values: The scores of its seeds, times 100.
         knobs: Its dotted values.
     """
     if not values or draws(knobs) or max(values) - min(values) > TOLERANCE:
@@ -123,14 +124,14 @@ def rank_keys(
 ) -> dict[K, RankKey]:
     """The sort keys of configurations; the smallest is the best.
 
-    The order is: configurations without lost seeds, with lost seeds (whose other seeds may be the
-    lucky ones), without a score. Within each group those with the most seeds come first, because
-    the best of many means of few seeds is the luckiest one; then the highest mean, then the name.
-    A seed that was never run is not lost.
+    Configurations without lost seeds come first, then those with lost seeds (their other seeds may
+    be the lucky ones), then those without a score. In each group, configurations with the most
+    seeds come first, because the best of many means over few seeds is mostly luck. Then the
+    highest mean comes first, then the name. A seed that never ran is not lost.
 
     Args:
-        scores: By configuration, the scores of the seeds that count for a choice.
-        lost: How many seeds were lost (`History.lost_reason`).
+        scores: By configuration, the scores of its search seeds.
+        lost: By configuration, how many seeds were lost (`History.lost_reason`).
         constant: The configurations with a `constant_score`, which holds for every seed.
     """
     most = max(map(len, scores.values()), default=0)

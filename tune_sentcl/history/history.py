@@ -71,7 +71,7 @@ class History:
         Args:
             study: The study.
             objectives: The objectives of a search.
-            columns: Additional columns for `table`; None for all.
+            columns: Additional columns for `table`; None: all columns.
             stage_objective: The score at the ends of stages; None: the first of `objectives`.
 
         Raises:
@@ -90,14 +90,14 @@ class History:
         return history
 
     def __len__(self) -> int:
-        """The number of trials with a row."""
+        """The number of trials that have a row."""
         return len(self._trials)
 
     def __contains__(self, trial_id: str) -> bool:
         return trial_id in self._trials
 
     def status(self, trial_id: str) -> Status | None:
-        """How a trial ended last; None without a row."""
+        """The status of a trial's last end; None without a row."""
         record = self._trials.get(trial_id)
         return record.status if record else None
 
@@ -139,12 +139,12 @@ class History:
         return "failed" if not_finite or failed else None
 
     def checkpoint_score(self, trial_id: str) -> float:
-        """A trial's first objective, which ranks its weights; else -inf."""
+        """A trial's first objective, by which its weights are ranked; -inf without a value."""
         value = self.values(trial_id)[0]
         return -np.inf if value is None else value
 
     def best(self, without: Container[str] = ()) -> float | None:
-        """The best first objective when the study was read, without confirming trials."""
+        """The best first objective when the study was read, not counting confirmation seeds."""
         columns = (self.table[name].to_pylist() for name in ("trial_id", "origin"))
         chosen = [
             name
@@ -155,7 +155,7 @@ class History:
         return best if best > -np.inf else None
 
     def result(self, trial_id: str) -> Result:
-        """How a trial with a row ended."""
+        """The result of a trial with a row."""
         record = self._trials[trial_id]
         values = self.values(trial_id)
         lost = tuple(
@@ -165,7 +165,7 @@ class History:
         return Result(record.status, values, record.stages, record.error_type, lost)
 
     def lacks(self, trial_id: str, wanted: frozenset[Measurement]) -> bool:
-        """Whether a trial lacks some of these scores."""
+        """Whether a trial lacks some of these measurements."""
         return not wanted <= self._trials[trial_id].measured
 
     def lacks_objective(self, trial_id: str) -> bool:
@@ -177,13 +177,13 @@ class History:
         )
 
     def run_columns(self, trial_id: str) -> dict[str, Any]:
-        """A finished trial's run columns, as arguments of `TrialRow`; empty without weights."""
+        """A finished trial's columns on its run, as arguments of `TrialRow`; else empty."""
         return self._run_columns.get(trial_id, {})
 
     def with_objectives(self, trials: pa.Table) -> pa.Table:
-        """Set the objective columns of a trials table, which earlier searches may have written.
+        """Set the objective columns of a trials table to this search's objectives.
 
-        All rows then have the values of this search's objectives.
+        Earlier searches may have written other objectives into these columns.
         """
         names = trials["trial_id"].to_pylist()
         values = [self.values(name) for name in names]
@@ -197,7 +197,7 @@ class History:
         return trials
 
     def configurations(self) -> Iterator[Configuration]:
-        """The configurations without confirming trials; frees the rows, so call it once."""
+        """Yield configurations without confirmation seeds; it frees the rows, so call it once."""
         table, self._rows = self._rows, self._rows.slice(0, 0)
         by_name: dict[str, Configuration] = {}
         for batch in table.to_batches(max_chunksize=1000):
@@ -235,12 +235,12 @@ class History:
         for number, objective in enumerate(self.objectives):
             for score in scores:
                 if score.value is not None and objective.picks(score):
-                    # Existing values are kept, as in `StudyDriver.commit`.
+                    # Existing values stay, as in `StudyDriver.commit`.
                     key = (number, score.classifier_seed)
                     record.objective_values.setdefault(key, score.value)
 
     def record_stage(self, trial_id: str, share: float, score: float) -> None:
-        """Record a trial's score at the end of a stage; the first one stays."""
+        """Record a trial's score at the end of a stage; an earlier record of the stage stays."""
         self._trials[trial_id].stages.setdefault(share, score)
 
     def stages(self, trial_id: str) -> Mapping[float, float]:
@@ -257,7 +257,7 @@ class History:
         return [name for name, record in self._trials.items() if record.status == status]
 
     def unscored(self) -> list[str]:
-        """The finished trials of which no score is stored, and no reason why one is missing."""
+        """The finished trials that have neither a score nor a reason why a score is missing."""
         records = ((name, self._trials[name]) for name in self.with_status("finished"))
         return [name for name, one in records if not (one.measured or one.failures)]
 

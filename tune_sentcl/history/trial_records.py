@@ -1,4 +1,4 @@
-"""Records of trials, and functions over a study's tables that fill them."""
+"""Records of trials, and functions that fill them from a study's tables."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,10 +16,10 @@ NO_FAILURES: Mapping[Measurement, str] = {}
 
 Status = Literal["finished", "pruned", "failed"]
 LostReason = Literal["pruned", "failed"]
-"""Why a seed has no score: its trial was stopped, or the trial or the score failed."""
+"""Why a seed has no score: its trial was pruned, or the trial or the score failed."""
 
 Action = Literal["train", "measure"]
-"""The work that a trial needs: a training, or scores of its kept weights."""
+"""The work that a trial needs: to train, or to score its kept weights."""
 
 
 Origin = Literal["grid", "sampler"]
@@ -35,14 +35,15 @@ class Assignment:
         configuration: Its configuration.
         config: The config with the trial's seed.
         origin: Whether the grid or the sampler requested it.
-        fingerprints: Of the inputs that the driver has read; a worker must read the same.
+        fingerprints: Content hashes of the inputs that the driver read; a worker must read the
+            same content.
         action: Whether to train or to measure.
-        attempt_files: The label of this attempt; see `store.trial_folders`.
-        files_before: The label that the trial's row names now; empty without one.
-        until: The share of its training after which it pauses; 1: none.
-        pause_above: The least score at the pause with which its state is worth keeping; None: none
-            is.
-        graphs: Whether a GPU may train it from CUDA graphs.
+        attempt_files: The label of this attempt's files; see `store.trial_folders`.
+        files_before: The label that the trial's row names now; empty without a row.
+        until: The share of its training after which the trial pauses; 1: it does not pause.
+        pause_above: The state at the pause is kept if its score is at least this; None: the state
+            is not kept.
+        graphs: Whether a GPU may train the trial with CUDA graphs.
     """
 
     trial_id: str
@@ -60,15 +61,16 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a trial ended.
+    """The result of an ended trial.
 
     Attributes:
         status: As in the trials table.
         values: The objectives of a finished trial, times 100; None for a missing value.
         stages: Its scores at the ends of stages, times 100, by the share of a whole training.
         error_type: The class of a failed trial's error.
-        lost: Why each objective is missing; None for one that is not, or was never measured.
-        precision: What a training was computed in, where a reader asked for it.
+        lost: For each objective, why its value is missing; None if it is not missing or was never
+            measured.
+        precision: The precision of the training; None if it was not asked for.
     """
 
     status: Status
@@ -93,14 +95,14 @@ class TrialRecord:
 
 
 KEYS = ("data", "task", "split", "protocol", "classifier_seed")
-"""The columns of a measurement, in its order; `with_measured_metric` adds the last one."""
+"""The columns of a measurement, in order; `with_measured_metric` adds one more, the metric."""
 _MEASURED = "measured"
 MEASUREMENT = (*KEYS, _MEASURED)
 
 WHOLE_TASKS = pc.field("subset").is_null() & (
     pc.field("aggregation").is_null() | (pc.field("aggregation") == "all")
 )
-"""Selects the scores of whole tasks; of a task with subsets, those over all its pairs."""
+"""Selects the scores of whole tasks; for a task with subsets, the score over all its pairs."""
 
 
 def evaluation_data_of_rows(trials: pa.Table) -> list[str]:
@@ -111,7 +113,7 @@ def evaluation_data_of_rows(trials: pa.Table) -> list[str]:
 
 
 def of_trials(trial_ids: Iterable[str]) -> pc.Expression:
-    """Selects the rows of some trials."""
+    """An expression that selects the rows of some trials."""
     return pc.field("trial_id").isin(pa.array(sorted(trial_ids), pa.string()))
 
 
@@ -123,7 +125,7 @@ def objective_rows(objective: Objective, table: pa.Table) -> pa.Table:
 
 
 def with_measured_metric(scores: pa.Table) -> pa.Table:
-    """Add a column: the metric for protocols that measure each metric separately, else null."""
+    """Add a column: the metric of protocols that measure each metric separately, else null."""
     own_measurement = pc.match_substring_regex(scores["protocol"], "^retrieval(@|$)")
     metrics = pc.if_else(own_measurement, scores["metric"], pa.scalar(None, pa.string()))
     return scores.append_column(_MEASURED, metrics)
@@ -132,8 +134,8 @@ def with_measured_metric(scores: pa.Table) -> pa.Table:
 def measurements_by_trial(table: pa.Table) -> Iterator[tuple[str, frozenset[Measurement]]]:
     """The measurements of each trial in a table from `with_measured_metric`.
 
-    Equal sets are one object. Rows are encoded as integers, which is faster than a `Measurement`
-    per row.
+    Trials with equal sets share one object. Rows are encoded as integers, which is faster than to
+    make a `Measurement` for each row.
     """
     if not len(table):
         return

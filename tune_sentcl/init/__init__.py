@@ -1,1 +1,1 @@
-"""`tune-sentcl init`: read rows, write a space and propose two searches."""
+"""`tune-sentcl init`: read examples, write a search space, and propose two searches."""

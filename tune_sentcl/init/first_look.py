@@ -1,4 +1,4 @@
-"""The two searches that `init` proposes, each with its time: a first look and a whole search."""
+"""The two searches that `init` proposes, with their times: a first look and a whole search."""
 
 import math
 import shlex
@@ -17,24 +17,24 @@ from tune_sentcl.tuning.queue import Queue, read_queue
 from tune_sentcl.watch.terminal import terminal_watcher
 
 _BUDGET = 20
-"""The whole trainings that the whole search spends on sampled configurations."""
+"""The number of whole trainings that the whole search spends on sampled configurations."""
 _LEAST, _MOST = 4, 10
-"""The same of a first look. It leaves rows out before it spends less than `_LEAST`."""
+"""The least and most whole trainings of a first look; with the least, it may leave out rows."""
 _LEAST_BATCHES, _NEARLY_ALL = 8, 0.8
-"""The least batches of an epoch of a first look, and the share of the rows that it rounds up."""
+"""The least batches per epoch of a first look; from this share of all rows on, it uses all."""
 
 
 def proposed_searches(path: Path, objective: str, minutes: float) -> Iterator[str]:
-    """Two searches: what each does and takes on this machine, and the command that runs it.
+    """Propose two searches: their size, their time on this machine, and their commands.
 
     Args:
-        path: The file of the space.
-        objective: The score that they maximize.
-        minutes: About how long the first look shall take.
+        path: The file of the search space.
+        objective: The score that the searches maximize.
+        minutes: About how long the first look should take.
     """
     space, budget, limit = load_space(str(path)), _LEAST, None
     look_time = whole_time = some_rows = ""
-    # A search refuses rows that stand in a task, and `init` has named them.
+    # A search refuses rows that are also in a task, but `init` has already named these rows.
     options = SearchOptions(objectives=(objective,), allow_overlap=True)
     halves = any(config.evaluation.every for config in space.configurations)
     options = options if halves else replace(options, scheduler="none")
@@ -70,7 +70,7 @@ def proposed_searches(path: Path, objective: str, minutes: float) -> Iterator[st
 
 
 def _queue(space: Space, options: SearchOptions, seeds: Sequence[int] | None = None) -> Queue:
-    """A search of a new study, whose messages are not shown."""
+    """The queue of a search with a new study, without messages."""
     question = ask(space, None, seeds, options, watcher=terminal_watcher(shown=False))
     return read_queue(question, None)
 
@@ -85,11 +85,11 @@ def _time(queue: Queue, timer: TrialTimer) -> str:
 
 
 def _size(whole: Queue, timer: TrialTimer, seconds: float) -> tuple[int, int | None, int]:
-    """The trainings and the rows with which a search takes so many seconds.
+    """The numbers of trainings and rows with which a search takes about `seconds`.
 
     Returns:
-        The trainings that its sampled configurations may take; `data.limit`, None for all rows;
-        and the number of all rows.
+        The trainings for sampled configurations; `data.limit`, or None for all rows; and the
+        number of all rows.
     """
     space, config = whole.question.space, first_training(whole.question.space)
     time, slots = timer.trial(config), timer.slots

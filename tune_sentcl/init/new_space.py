@@ -1,4 +1,4 @@
-"""A first space for the user's own rows."""
+"""Write a first search space for the user's examples."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from tune_sentcl.objective import default_among
 from tune_sentcl.store.disk import atomic_folder
 
 _SAMPLE = 20_000
-"""Texts whose tokens are counted; so many take a few seconds."""
+"""How many texts are tokenized to measure lengths, which takes a few seconds."""
 
 _TEMPERATURE = "{ low = 0.01, high = 0.1, log = true, prior = 0.05 }    # 0.05: Gao et al. 2021"
 
@@ -36,8 +36,8 @@ class _Recipe:
     """The methods for rows of one kind.
 
     Attributes:
-        methods: The methods that are tried.
-        ranges: The ranges of their knobs, as TOML.
+        methods: The methods that the search space tries.
+        ranges: The ranges of their hyperparameters, as TOML.
         order: `data.order`.
     """
 
@@ -70,7 +70,7 @@ _RECIPES: dict[Rows, _Recipe] = {
     ),
     "sentences": _Recipe(("simcse",), {"method.temperature": _TEMPERATURE}),
 }
-"""By kind of rows."""
+"""The recipe for each kind of rows."""
 
 
 def new_space(
@@ -82,7 +82,7 @@ def new_space(
     encoder: str = "minilm",
     clean: bool = False,
 ) -> tuple[list[str], str]:
-    """Look at a file of training rows, and write a space that can be searched at once.
+    """Look at a file of training rows, and write a search space for it.
 
     Without an evaluation task, a tenth of the rows is held out for dev and a tenth for test. Rows
     with a blank text are left out.
@@ -90,12 +90,12 @@ def new_space(
     Args:
         path: The TOML file to write. Held-out rows and cleaned rows are written beside it.
         rows: The file of the rows.
-        columns: Roles of its columns, as `data.columns`; empty: by their names, or by what they
-            hold.
+        columns: Roles of its columns, as `data.columns`; empty: roles are found by the columns'
+            names, or by their content.
         own: Evaluation tasks, entries of `evaluation.own`.
-        encoder: The checkpoint to train.
+        encoder: The base model.
         clean: Whether to leave out rows that repeat another one, that have equal texts, or that
-            stand in an evaluation task.
+            are also in an evaluation task.
 
     Returns:
         The facts and decisions, one sentence each, and the score to maximize.
@@ -147,7 +147,7 @@ def new_space(
         "columns": columns,
         "blanks": blanks,
         "own": list(own),
-        # A classifier's score is too slow to be taken while a trial runs.
+        # A score that needs a classifier takes too long to be measured during a trial.
         "is_scored": any(score.is_cheap and score.split == "dev" for score in scores),
         **_sizes(len(corpus), encoder),
         **vars(recipe),
@@ -161,7 +161,7 @@ def new_space(
 
 
 def _check_names(path: Path, rows: Path, folder: Path | None) -> None:
-    """Refuse names of a space and of its rows, and an old folder of rows."""
+    """Refuse bad names for a search space, and a folder for its rows that already exists."""
     if path.exists() or path.suffix != ".toml" or (folder and folder.exists()):
         rule = "must be a new file whose name ends in .toml"
         rule += f", and {folder} must not exist" if folder else ""
@@ -177,7 +177,7 @@ def _check_names(path: Path, rows: Path, folder: Path | None) -> None:
 def _useless_rows(
     corpus: Corpus, tasks: Sequence[OwnTask], *, clean: bool
 ) -> tuple[list[str], list[npt.NDArray[np.bool_]]]:
-    """The faults of rows, and masks of those that `--clean` drops."""
+    """Texts about the faults of rows, and masks of the rows that `--clean` drops."""
     notes, masks = [], []
     for problem in problems(corpus):
         done = "; these rows are dropped" if clean else "; --clean drops these rows"
@@ -197,11 +197,11 @@ def _useless_rows(
 def _write_rows(
     corpus: Corpus, folder: Path, encoder: str, apart: Mapping[str, Corpus] | None
 ) -> list[str]:
-    """Write the rows to train on and those that are held out, and describe them.
+    """Write the training rows and the held-out rows, and describe them.
 
-    `apart` has the rows of the file's own splits; None: nothing is held out.
+    `apart` holds the rows of the file's own splits; None: no rows are held out.
     """
-    # In random order, so that the first rows of a sorted file stand for all.
+    # The random order makes the first rows of a sorted file typical of all rows.
     order = np.random.default_rng(0).permutation(len(corpus))
     corpus = make_corpus(corpus.kind, corpus.table.take(pa.array(order)), corpus.source)
     with atomic_folder(folder) as scratch:
@@ -218,7 +218,7 @@ def _write_rows(
             written = (
                 f"the {len(corpus):,} examples that remain for training are in {folder / ROWS}"
             )
-        # Too few rows are refused before torch is imported, and a bad encoder leaves no folder.
+        # Too few rows are refused before torch is imported. A bad encoder leaves no folder behind.
         notes = [*_lengths(corpus, encoder), written]
     if "row" in corpus.table.column_names:
         notes.append("each positive of a list has become a row of its own")
@@ -236,8 +236,8 @@ def _described(rows: Path, columns: str, corpus: Corpus) -> Iterator[str]:
 
 
 def _lengths(corpus: Corpus, encoder: str) -> Iterator[str]:
-    """The lengths of the texts in tokens, and how many are cut off."""
-    from tune_sentcl.model.checkpoints.tokenizer_files import quiet  # they import torch
+    """Sentences on the lengths of the texts in tokens, and how many are truncated."""
+    from tune_sentcl.model.checkpoints.tokenizer_files import quiet  # these imports load torch
     from tune_sentcl.model.encoder import load_encoder
     from tune_sentcl.model.tokenizing import token_ids
 
@@ -268,7 +268,7 @@ def _sizes(rows: int, encoder: str) -> dict[str, object]:
 
 
 def _rate(checkpoint: Checkpoint) -> dict[str, object]:
-    """The learning rate, and where it comes from."""
+    """The learning rate, and its source."""
     if checkpoint.is_static:
         usual = "0.2 is sentence-transformers' value for new static vectors"
         return {"lr": 0.2 if checkpoint.is_new_static else 0.01, "usual": usual}

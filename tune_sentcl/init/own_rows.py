@@ -1,7 +1,7 @@
-"""The user's own training rows: a file is read and described, and some of its rows are held out.
+"""The user's training rows: read and describe a file, and hold out some of its rows.
 
-No question and no answer of a held-out row is one of a training row. Rows that share one of them
-therefore stay together.
+A held-out row shares neither its query nor its answer with a training row. Therefore rows that
+share a text stay together.
 """
 
 import csv
@@ -41,11 +41,11 @@ from tune_sentcl.errors import DataError, Fault
 from tune_sentcl.plugins import EXTENSIONS
 
 _KINDS: tuple[Rows, ...] = ("graded_pairs", "labeled_pairs", "triplets", "sentences")
-"""A file is read as the first kind that its columns allow."""
+"""A file's rows are of the first of these kinds that its columns allow."""
 
 _RARE = 0.05
 _SHOWN = 60
-"""The share of texts below which rows are named, and the characters of a text that are shown."""
+"""A script is rare below this share of texts; shown texts have at most this many characters."""
 
 _SCRIPTS = (
     *("Latin", "Cyrillic", "Greek", "Armenian", "Georgian", "Hebrew", "Arabic", "Syriac"),
@@ -54,37 +54,39 @@ _SCRIPTS = (
     *("Mongolian", "Cherokee", "Thaana", "Tifinagh", "Nko", "Yi", "Han", "Hiragana", "Katakana"),
     *("Hangul", "Bopomofo", "Canadian_Aboriginal", "Javanese", "Balinese", "Sundanese"),
 )
-"""Unicode's names of the scripts of living languages, as RE2 knows them."""
+"""Unicode's names for the scripts of living languages, as RE2 spells them."""
 
 _SPLITS = ("train", "dev", "test")
 _TAKEN = -1
-"""The part of a group that shares a text with rows that the file itself holds out."""
+"""Marks a group that shares a text with rows that the file itself holds out."""
 _HELD_SHARE = 0.1
 _LEAST = 20
-"""The share of the rows that become dev, or test, and the least rows of each split."""
+"""The share of rows held out for dev, and for test; the least number of rows in each split."""
 _MOST_QUERIES = 500
 _MOST_DOCUMENTS = 5_000
-"""An evaluation encodes all of them; 5,500 texts take MiniLM half a minute on two cores."""
+"""An evaluation encodes all these texts; 5,500 texts take MiniLM half a minute on two cores."""
 
 ROWS, TASK = "train.parquet", "held-out"
 """The file of the training rows, and the folder of the evaluation task."""
 
 
 def load_file(rows: Path, columns: str = "") -> tuple[Corpus, str, dict[str, Corpus]]:
-    """Read rows, without those that have a blank text.
+    """Read the rows of a file that have no blank text.
 
-    Rows of a file with a column `split` are those to train on; the others are given apart.
+    If the file has a column `split`, its dev and test rows are returned apart from the training
+    rows.
 
     Args:
         rows: A CSV, TSV, JSONL, Parquet or text file, or the name of a plugin's source.
-        columns: Roles of its columns, as `data.columns`. Empty: by their names; if these say
-            nothing, two columns of text are anchor and positive.
+        columns: Roles of its columns, as `data.columns`. Empty: the columns' names decide; if they
+            decide nothing, two columns of text are anchor and positive.
 
     Returns:
-        The rows, the roles of the columns, and the rows of `dev` and `test`, if the file has such.
+        The rows, the roles of the columns, and the rows of `dev` and `test`, if the file has these
+        splits.
 
     Raises:
-        DataError: The file cannot be read, or its columns are not known.
+        DataError: The file cannot be read, or its columns have no known roles.
         PluginError: A plugin's source raises an error, or yields something else than dicts.
     """
     kind, columns = _kind_of(rows, columns)
@@ -132,19 +134,19 @@ def _read(rows: Path, columns: Mapping[str, str], read: Read = tuple) -> tuple[p
 
 
 def _kind_among(roles: Collection[str]) -> Rows | None:
-    """The first kind whose columns are all among some roles."""
+    """The first kind of rows that can be made from columns with these roles."""
     there = {*roles}
     fits = (kind for kind in _KINDS if any(there >= {*needed} for needed in KINDS[kind].sources))
     return next(fits, None)
 
 
 def _guessed(rows: Path, names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
-    """Roles of two columns of text, and of a third one of numbers if its name says score.
+    """Guess the roles of two columns of text, and of a third of numbers whose name says score.
 
     Raises:
         DataError: The header of a CSV or TSV file looks like a row.
     """
-    # SimCSE's positive is `sent1`; then `sent0` would be there, and nothing were guessed.
+    # `sent1` has a role only beside `sent0`, as in SimCSE's file; here there is no `sent0`.
     known = {n: role_of(n, columns)[1] for n in names if n.strip().casefold() != "sent1"}
     free = [name for name in names if not known.get(name) and "," not in name]
     values = {name: _values(rows, name) for name in free}
@@ -170,10 +172,10 @@ def _require_header(rows: Path, names: Sequence[str], texts: Sequence[str]) -> N
     """Refuse a header that looks like a row; `texts` are the names of columns of text.
 
     Raises:
-        DataError: Two columns of text are called by sentences, or one by a number.
+        DataError: The names of two columns are sentences, or the name of a column is a number.
     """
     sentences = [n for n in texts if len(n.split()) > 3 or n.rstrip().endswith((".", "?", "!"))]
-    # pandas numbers columns without names from 0.
+    # pandas names columns without a name by numbers from 0.
     strange = [n for n in texts if _is_number(n) and n != str(names.index(n))]
     if strange or len(sentences) > 1:
         rule = "the first line must name the columns, but it looks like a row"
@@ -184,10 +186,10 @@ def _require_header(rows: Path, names: Sequence[str], texts: Sequence[str]) -> N
 
 
 def _values(rows: Path, name: str) -> list[str]:
-    """The first filled values of a column; empty if it holds no text."""
+    """The first values of a column that are not empty; none if it does not hold text."""
     try:
         table, _ = _read(rows, {"text": name}, lambda _: ("text",))
-    except DataError:  # another type, or a name that occurs twice
+    except DataError:  # not text, or two columns have this name
         return []
     column = table.column("text")
     if not pa.types.is_string(column.type):
@@ -200,10 +202,10 @@ def _is_number(text: str) -> bool:
 
 
 def check_rows(rows: Path, columns: str, own: Iterable[str]) -> CheckedSet:
-    """Count training rows, and those that teach nothing or stand in own tasks.
+    """Count training rows, faulty rows, and rows that are also in custom tasks.
 
     Args:
-        rows: Their file, or the name of a plugin's source.
+        rows: The file of the rows, or the name of a plugin's source.
         columns: Roles of its columns, as `data.columns`.
         own: Entries of `evaluation.own`.
     """
@@ -222,12 +224,12 @@ def check_rows(rows: Path, columns: str, own: Iterable[str]) -> CheckedSet:
 
 
 def scripts(table: pa.Table, where: Origin) -> Iterator[str]:
-    """Say in how many texts each script occurs, and in which rows a rare one.
+    """Say in how many texts each script occurs, and in which rows a rare script occurs.
 
-    Every text is read; a million texts take about a second.
+    The function reads every text; a million texts take about a second.
 
     Args:
-        table: Rows as `open_source` gives them.
+        table: Rows from `open_source`.
         where: Their origin.
     """
     columns = [text_column(table, n, where) for n in table.column_names if holds_text(n)]
@@ -251,7 +253,7 @@ def scripts(table: pa.Table, where: Origin) -> Iterator[str]:
 
 
 def _scripts_among(texts: pa.ChunkedArray) -> list[str]:
-    """The scripts of any letter in texts, found without a search of all texts for each script."""
+    """The scripts of the letters in texts, found without a search of all texts for each script."""
     is_seen = np.zeros(0x110000, dtype=bool)
     is_seen[:0x80] = True
     others = texts.filter(pc.invert(pc.string_is_ascii(texts)))
@@ -264,15 +266,15 @@ def _scripts_among(texts: pa.ChunkedArray) -> list[str]:
 def hold_out(
     corpus: Corpus, folder: Path, apart: Mapping[str, Corpus] | None = None
 ) -> tuple[int, int, int]:
-    """Write training rows and an evaluation task made of the other rows.
+    """Hold out rows as an evaluation task, and write the task and the other rows.
 
     Pairs with a score become a task of graded pairs. Other pairs and triplets become a retrieval
-    task: the first text of a row is a query, the second one the relevant document. All documents
-    of held-out rows are searched, and those of training rows, up to 5,000. Negatives of training
-    rows that are held-out texts are left out.
+    task: the first text of a row is a query, the second one the relevant document. The task
+    searches the documents of all held-out rows, and those of training rows up to 5,000 in all. A
+    negative of a training row is removed if it is a held-out text.
 
-    Rows of dev or test in `apart` are held out in place of a tenth of the others. Rows to train on
-    that share a text with them are left out.
+    If `apart` has dev or test rows, these are held out in place of a tenth of the others. Training
+    rows that share a text with them are left out.
 
     Args:
         corpus: Graded pairs, pairs of the same meaning or triplets.
@@ -308,7 +310,7 @@ def hold_out(
 
 
 def _without(corpus: Corpus, rows: npt.NDArray[np.int64], texts: Collection[str]) -> pa.Table:
-    """Some rows, with blanks in the place of negatives among some texts."""
+    """Some rows of a corpus; negatives that are among `texts` become empty."""
     table = corpus.table.take(pa.array(rows))
     for name in corpus.negatives():
         column = ["" if folded(t) in texts else t for t in table.column(name).to_pylist()]
@@ -318,7 +320,7 @@ def _without(corpus: Corpus, rows: npt.NDArray[np.int64], texts: Collection[str]
 
 
 def _groups(columns: Sequence[Sequence[str]]) -> npt.NDArray[np.int64]:
-    """The group of each row; rows that share a text, directly or not, have the same group."""
+    """A number for each row, equal for rows that share a text, directly or through others."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -339,7 +341,7 @@ def _groups(columns: Sequence[Sequence[str]]) -> npt.NDArray[np.int64]:
 def _dealt(
     groups: npt.NDArray[np.int64], own: npt.NDArray[np.int64], corpus: Corpus
 ) -> list[npt.NDArray[np.int64]]:
-    """The rows of train, dev and test; whole groups in random order, the same in every run.
+    """The rows of train, dev and test; a fixed seed draws the order in which groups are assigned.
 
     Args:
         groups: The group of each row.
@@ -373,7 +375,6 @@ def _write_retrieval(
     parts: Sequence[npt.NDArray[np.int64]],
     task: Path,
 ) -> None:
-    """Write a task in BEIR's layout."""
     splits = {"dev": parts[1], "test": parts[2]}
     judged: dict[str, dict[str, dict[str, None]]] = {}
     for split, rows in splits.items():

@@ -1,1 +1,1 @@
-"""Whether one configuration scores higher than another, and what a number of seeds can show."""
+"""Whether one configuration scores higher than another, and which differences seeds can show."""

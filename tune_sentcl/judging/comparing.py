@@ -1,6 +1,7 @@
-"""Compare configurations with seeds as blocks, so that all comparisons of a family hold together.
+"""Compare configurations on the same seeds, with intervals that hold for a whole family together.
 
-Scores are configuration + seed + noise, by least squares: a randomized block design.
+The model is a randomized block design with seeds as blocks, fitted by least squares: a score is an
+effect of the configuration plus an effect of the seed plus noise.
 """
 
 import math
@@ -20,7 +21,7 @@ Scores = Mapping[str, Mapping[int, float]]
 """The scores of each configuration, by seed."""
 
 Table = Float64[np.ndarray, "k n"]
-"""A row a configuration, a column a seed."""
+"""One row per configuration, one column per seed."""
 
 Verdict = Literal["ESTABLISHED", "NO DIFFERENCE", "REVERSED", "UNDECIDED"]
 Procedure = Literal["Dunnett", "Tukey", "Bonferroni t", "exact"]
@@ -28,12 +29,12 @@ Procedure = Literal["Dunnett", "Tukey", "Bonferroni t", "exact"]
 ALPHA = 0.04
 """The probability of a false claim among the comparisons of one procedure.
 
-With it, Dunnett's and Tukey's comparisons of one study together stay near 5 %.
+At this level, Dunnett's and Tukey's comparisons of one study together stay near 5 %.
 """
 _FALL = 8.0
 """A collapsed seed lies more than this many standard deviations of the noise below the others."""
-_UNEVEN = 0.04  # the probability of setting apart a configuration that is like the others
-_NORMAL_MAD = 1.4826  # the sd of normal values, in median absolute deviations
+_UNEVEN = 0.04  # the probability that an ordinary configuration counts as having a greater spread
+_NORMAL_MAD = 1.4826  # sd of a normal variable, in median absolute deviations
 
 
 @dataclass(frozen=True)
@@ -41,17 +42,18 @@ class Comparison:
     """The evidence for the claim that the first of two configurations scores higher.
 
     Attributes:
-        verdict: ESTABLISHED if the interval lies above 0, REVERSED if below; NO DIFFERENCE if it
-            lies within the smallest difference that counts, which goes first; else UNDECIDED.
-        procedure: What gave interval and p-value.
+        verdict: NO DIFFERENCE if the interval lies within plus and minus the smallest difference
+            that counts; else ESTABLISHED if it lies above 0, REVERSED if below 0, otherwise
+            UNDECIDED.
+        procedure: The procedure that gave interval and p-value.
         difference: The estimated difference, first minus second, in points.
-        error: Its standard error.
+        error: The standard error of the difference.
         df: The degrees of freedom of the error.
         n: The number of seeds.
         low: Lower end of the interval, which holds for all comparisons of the family together.
-        high: Its upper end.
+        high: Upper end of the interval.
         level: The probability with which all intervals of the family hold.
-        configurations: How many are compared together.
+        configurations: How many configurations the family has.
         number: How many comparisons Bonferroni's correction counts.
         seeds: The seeds whose scores were compared.
     """
@@ -88,24 +90,24 @@ class Comparison:
 class SeedBlocks:
     """The noise of several configurations that ran the same seeds.
 
-    A configuration with a collapsed seed, or with a much greater spread than the others, does not
-    take part in estimating the noise. A configuration with a moderately greater spread takes part,
-    because without the widest of equal configurations the estimate is too low. The noise describes
-    no difference with either kind.
+    A configuration with a collapsed seed, or with a much greater spread than the others, is
+    excluded from the estimate of the noise. A configuration with a moderately greater spread is
+    included, because leaving out the widest of equal configurations would make the estimate too
+    low. For both kinds, the noise does not describe a difference.
 
     Attributes:
         names: The configurations.
         table: Their scores.
         apart: The configurations with a collapsed seed or a greater spread.
         sd: The standard deviation of the noise of one score; NaN if it cannot be estimated.
-        df: Its degrees of freedom.
+        df: The degrees of freedom of `sd`.
     """
 
     def __init__(self, scores: Scores, collapsed: Collection[str] = ()) -> None:
         """Estimate the noise.
 
         Args:
-            scores: Of configurations that depend on the seed; all have the same seeds.
+            scores: The scores of configurations that depend on the seed; all have the same seeds.
             collapsed: The configurations with a collapsed seed.
         """
         self.names = list(scores)
@@ -123,14 +125,14 @@ class SeedBlocks:
 
 @dataclass(frozen=True)
 class Family:
-    """Configurations whose comparisons hold together, with seeds that no score has chosen.
+    """Configurations whose comparisons hold together, on seeds that no score has chosen.
 
     Attributes:
-        scores: Of the configurations that depend on the seed; all have the same seeds.
-        constants: The score of each configuration that does not.
-        tried: How many configurations there are, with those that have no complete scores.
+        scores: The scores of configurations that depend on the seed; all have the same seeds.
+        constants: The score of each configuration that does not depend on the seed.
+        tried: How many configurations there are, including those without complete scores.
         alpha: The probability of any false claim.
-        control: The configuration that all others are compared with; empty if none was fixed.
+        control: The configuration with which all others are compared; empty if none was fixed.
         collapsed: The configurations with a collapsed seed.
     """
 
@@ -151,8 +153,8 @@ class Family:
 
         Args:
             first: The configuration that is claimed to score higher.
-            second: The one that it is compared with.
-            smallest: A difference of at most this many points counts as none.
+            second: The configuration with which `first` is compared.
+            smallest: A difference of at most this many points counts as no difference.
         """
         if not {first, second} <= self.scores.keys() | self.constants.keys():
             return None
@@ -187,14 +189,14 @@ class Family:
         )
 
     def _values(self, name: str) -> Float64[np.ndarray, " n"]:
-        """The scores by seed; a constant has one."""
+        """The scores by seed; a configuration that does not depend on the seed has one score."""
         if name in self.constants:
             return np.array([self.constants[name]])
         values: Float64[np.ndarray, " n"] = self.blocks.table[self.blocks.names.index(name)]
         return values
 
     def _noise(self, first: str, second: str) -> tuple[Procedure, float, float] | None:
-        """The procedure, the error of the difference and its degrees of freedom, if known."""
+        """The procedure, the standard error of the difference and its df; None if unknown."""
         blocks, drawn = self.blocks, [name for name in (first, second) if name in self.scores]
         n = blocks.table.shape[1]
         if not drawn:
@@ -211,10 +213,10 @@ class Family:
         return "Bonferroni t", float(differences.std(ddof=1)) / math.sqrt(n), n - 1
 
     def _noise_with_seeds(self) -> tuple[float, float]:
-        """The error of a mean in which the effects of the seeds remain, as beside a constant.
+        """The standard error of a mean that includes the seeds' effects, and its df.
 
-        The variance of a score is that of seeds and noise of all configurations together, with
-        the degrees of freedom of Satterthwaite (1946).
+        It serves a comparison with a constant score. The variance of a score is that of seeds and
+        noise of all configurations together, with the degrees of freedom of Satterthwaite (1946).
         """
         blocks = self.blocks
         table = blocks.table[[name not in blocks.apart for name in blocks.names]]
@@ -235,20 +237,20 @@ def _verdict(low: float, high: float, smallest: float) -> Verdict:
 
 
 def _table(scores: Scores) -> Table:
-    """The scores; NaN where a configuration lacks a seed of another."""
+    """The scores as a table; NaN if a configuration lacks a seed that another has."""
     seeds = sorted({seed for own in scores.values() for seed in own})
     rows = [[own.get(seed, math.nan) for seed in seeds] for own in scores.values()]
     return np.array(rows, np.float64).reshape(len(rows), len(seeds))
 
 
 def _residuals(table: Table) -> tuple[Table, Float64[np.ndarray, " k"]]:
-    """The noise of each score, and of each row the p-value of the F test against the others."""
+    """The noise of each score, and for each row the p-value of its F test against the others."""
     k, n = table.shape
     if k < 2 or n < 2:
         return np.zeros_like(table), np.ones(k)
     residuals = table - table.mean(axis=1, keepdims=True)
     residuals -= residuals.mean(axis=0)
-    # Without a row, the sum of squares of a refit is smaller by this much.
+    # A fit without the row has a sum of squares that is smaller by this much.
     own = (residuals**2).sum(axis=1) * k / (k - 1)
     others = (residuals**2).sum() - own
     ratio = np.divide(own * (k - 2), others, out=np.zeros(k), where=others > TOLERANCE**2)
@@ -256,23 +258,24 @@ def _residuals(table: Table) -> tuple[Table, Float64[np.ndarray, " k"]]:
 
 
 def collapsed_seeds(scores: Scores) -> dict[str, list[int]]:
-    """The seeds that fell far below what their configuration and seed lead one to expect.
+    """Find seeds whose scores are far below the expectation for their configuration and seed.
 
-    Medians give that expectation and the noise, because collapsed seeds hide each other from
+    Medians estimate the expectation and the noise, because several collapsed seeds would distort
     means.
 
     Args:
-        scores: Of configurations that depend on the seed; their seeds may differ.
+        scores: The scores of configurations that depend on the seed; their seeds may differ.
 
     Returns:
-        The seeds of each configuration that has any.
+        The collapsed seeds by configuration, for configurations that have some.
     """
     scores = {name: own for name, own in scores.items() if own}
     table = _table(scores)
     if min(table.shape) < 2:
         return {}
     deviations = table - np.nanmedian(table, axis=1, keepdims=True)
-    # Of two middle values the upper one, so that of two configurations either can have fallen.
+    # Of two middle values, take the upper: with two configurations, either can then be the one
+    # that fell.
     deviations -= np.nanquantile(deviations, 0.5, axis=0, method="higher")
     sizes = np.abs(deviations[~np.isnan(deviations) & (deviations != 0)])
     noise = _NORMAL_MAD * float(np.median(sizes)) if len(sizes) else 0.0

@@ -1,4 +1,4 @@
-"""Comparisons that a study's seeds support, and what further seeds can show."""
+"""Comparisons that a study's seeds support, and the differences that further seeds can show."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,31 +13,31 @@ from tune_sentcl.store.manifest import Confirmation, SeedPlan
 from tune_sentcl.store.union import TOLERANCE
 
 Source = Literal["confirm", "planned"]
-"""`confirm`: seeds that no choice saw; `planned`: seeds that were given before the first score."""
+"""`confirm`: confirmation seeds; `planned`: search seeds, fixed before the first score."""
 
 UNFINISHED = "not all confirmation trials have finished"
-"""Why a confirmation that has not ended supports no claim."""
+"""The reason why an unfinished confirmation supports no claim."""
 
 OPEN = "not all planned trials have finished"
-"""Why a search that has not ended supports no claim."""
+"""The reason why an unfinished search supports no claim."""
 
 CONFIRMATION_SEEDS = 8
-"""The confirmation seeds that are proposed before any score is known.
+"""The number of confirmation seeds that is proposed before any score is known.
 
-The smallest number with which Dunnett's test at level `ALPHA` establishes, with probability
-`POWER`, that the winner is two standard deviations of a seed better than the runner-up.
-It is computed for winner, runner-up and an untrained baseline, which has no noise and adds no
-degree of freedom: 8 seeds show 1.93 sds, 7 seeds 2.15, and 3 seeds 6.4.
+It is the smallest number with which Dunnett's test at level `ALPHA` establishes, with probability
+`POWER`, that the winner is two standard deviations of a seed better than the runner-up. It is
+computed for winner, runner-up and an untrained baseline, which has no noise and adds no degree of
+freedom: 8 seeds show 1.93 sds, 7 seeds 2.15, and 3 seeds 6.4.
 """
 _CONFIRMED = 3  # winner, baseline and runner-up
 
 _NEXT_LEVEL = 0.2
-"""The level of a confirmation, as a share of the previous one's.
+"""The level of a confirmation, as a share of the level of the previous confirmation.
 
-The levels of all confirmations add up to 1.25 alpha = 5 %. The sizes of all confirmations of one
-choice are fixed before its first seed is seen: each has twice the seeds of the one before. By
-Bonferroni's inequality, asking for another confirmation after seeing one can then not make false
-claims more frequent, although they share seeds.
+The levels of all confirmations of a choice add up to 1.25 alpha = 5 %. Their sizes are fixed
+before the first seed is seen: each has twice the seeds of the previous one. By Bonferroni's
+inequality, asking for another confirmation after seeing one does not make false claims more
+frequent, although confirmations share seeds.
 """
 
 
@@ -47,13 +47,13 @@ class Evidence:
 
     Attributes:
         tried: The configurations by id.
-        plan: The seeds that the search was asked for.
+        plan: The planned search seeds and the confirmations.
         baselines: The possible baselines.
-        title: Names a configuration in messages.
+        title: Maps a configuration to its name in messages.
         collapsed: The collapsed seeds of each configuration that has any.
         alpha: The probability of a false claim among all comparisons of the planned seeds, and
             among those of the first confirmation.
-        smallest: A difference of at most this many points counts as none.
+        smallest: A difference of at most this many points counts as no difference.
     """
 
     tried: Mapping[str, Configuration]
@@ -68,16 +68,16 @@ class Evidence:
     def compare(
         self, a: Configuration, b: Configuration, *, named: bool = False
     ) -> Comparison | str:
-        """Compare two configurations, or say why nothing can be claimed of them.
+        """Compare two configurations, or say why nothing can be claimed about them.
 
         Args:
             a: The configuration that is claimed to score higher.
-            b: The one that it is compared with.
-            named: Whether both were named, maybe after their scores had been seen. Such a pair is
-                one of all pairs, even if it contains the baseline.
+            b: The configuration with which `a` is compared.
+            named: Whether the user named both, possibly after seeing scores. The correction then
+                counts all pairs of configurations, even if `b` is the baseline.
 
         Returns:
-            Of confirmation seeds the first comparison that decides, else the last one.
+            The comparison; with several confirmations, the first that decides, else the last.
         """
         plan, source = self.plan, self.source(a, b)
         if source is None:
@@ -101,7 +101,7 @@ class Evidence:
         return last
 
     def _looks(self, a: Configuration, b: Configuration) -> list[tuple[int, Confirmation]]:
-        """The confirmations of two configurations whose seeds have chosen nothing since."""
+        """The confirmations of both configurations whose seeds are not search seeds of either."""
         return [
             (number, look)
             for number, look in enumerate(self.plan.confirmations)
@@ -110,11 +110,11 @@ class Evidence:
         ]
 
     def level(self, number: int) -> float:
-        """The probability of a false claim by a confirmation; the first has the number 0."""
+        """The probability of a false claim by confirmation `number`, counted from 0."""
         return self.alpha * _NEXT_LEVEL**number
 
     def source(self, a: Configuration, b: Configuration) -> Source | None:
-        """The seeds that count: those of a confirmation that compares both; None for constants."""
+        """The seeds to compare: `confirm` if a confirmation has both; None for two constants."""
         if len(constants((a, b))) == 2:
             return None
         return "confirm" if self._looks(a, b) else "planned"
@@ -122,9 +122,9 @@ class Evidence:
     def _at(
         self, look: Confirmation, pair: Sequence[Configuration], control: str, alpha: float
     ) -> Comparison | str:
-        """Compare two of some configurations by some seeds, or say why these support no claim.
+        """Compare two configurations on a confirmation's seeds, or say why that is impossible.
 
-        A configuration that lost a seed is left out, and still counts as one that was compared.
+        A configuration that lost a seed is left out, but still counts as one of the compared.
         """
         kind = self.source(*pair)
         for candidate in pair:
@@ -144,7 +144,7 @@ class Evidence:
         )
 
     def _family(self, look: Confirmation, control: str, alpha: float) -> Family | str:
-        """The configurations of a look with their scores, or why it supports no claim."""
+        """The configurations of a confirmation with their scores, or why it supports no claim."""
         seeds = {*look.seeds}
         tried = [self.tried.get(name) for name in look.configurations]
         members = [candidate for candidate in tried if candidate and candidate.results]
@@ -177,14 +177,15 @@ def constants(configurations: Iterable[Configuration]) -> dict[str, float]:
 
 
 def shown(plan: SeedPlan, confirm: int, noise: tuple[float, int]) -> str:
-    """Say which differences the seeds of a search can show, before they are paid for.
+    """Say, before a search runs, which differences its seeds can show.
 
-    Empty for a single configuration, and if older configurations scored alike with every seed.
+    The text is empty for a single configuration, and if older configurations scored alike with
+    every seed.
 
     Args:
-        plan: The seeds that it is asked for.
+        plan: The seeds of the search.
         confirm: The number of confirmation seeds that follow.
-        noise: Of `older_noise`.
+        noise: From `older_noise`.
     """
     if plan.configurations == 1:
         return ""
@@ -199,7 +200,7 @@ def shown(plan: SeedPlan, confirm: int, noise: tuple[float, int]) -> str:
         more = f"give --seeds 0,1,2 or --confirm {CONFIRMATION_SEEDS}"
         return f"{seed} cannot show whether a difference is luck: {more}"
     sd, older = noise
-    if math.isnan(sd) or sd <= TOLERANCE:  # alike, which says nothing of others
+    if math.isnan(sd) or sd <= TOLERANCE:  # equal scores say nothing of others
         return ""
     known = f"standard deviation over seeds {sd:.2g}, from {older} earlier configurations"
     return f"{seeds} {kind} can show differences of {least * sd:.2g} points or more ({known})"

@@ -13,7 +13,7 @@ from scipy.special import chdtri, ndtr, stdtr, stdtrit
 from scipy.stats import nct, studentized_range
 
 POWER = 0.8
-"""The probability with which planned seeds shall show a difference."""
+"""The probability with which planned seeds should show a difference."""
 
 
 def mean(values: Sequence[float]) -> float:
@@ -48,8 +48,8 @@ def tukey_p(t: float, configurations: int, df: float) -> float:
 def dunnett_p(t: float, configurations: int, df: float) -> float:
     """The p-value of one of the comparisons of a control with all others (Dunnett 1955).
 
-    The ts are multivariate t with correlation 0.5. Given the control's mean and the error they
-    are independent, so two one-dimensional integrals suffice, and no random numbers.
+    The t statistics are multivariate t with correlation 0.5. Given the control's mean and the
+    error, they are independent, so two one-dimensional integrals suffice, without random numbers.
 
     Args:
         t: The difference divided by its standard error.
@@ -61,7 +61,7 @@ def dunnett_p(t: float, configurations: int, df: float) -> float:
     errors, control = np.sqrt(chdtri(df, 1 - _MIDDLES) / df)[:, None], _NORMALS[None, :]
     reach = math.sqrt(2) * abs(t) * errors
     inside = (ndtr(reach + control) - ndtr(control - reach)) ** (configurations - 1)
-    # Below the quadrature's precision the p-value of one comparison is a bound.
+    # If the quadrature is not precise enough, the p-value of a single comparison is a lower bound.
     return max(two_sided_p(t, df), 1 - float(inside @ _WEIGHTS @ _MIDDLE_WEIGHTS))
 
 
@@ -77,15 +77,15 @@ def critical_t(df: float, configurations: int, alpha: float, *, with_control: bo
 
     Args:
         df: The degrees of freedom of the error.
-        configurations: How many are compared together.
+        configurations: How many configurations are compared together.
         alpha: The probability of a false claim among all comparisons.
-        with_control: Whether one of them is compared with all others (`dunnett_p`) instead of
-            each with each (`tukey_p`).
+        with_control: Whether one configuration is compared with all others (`dunnett_p`) instead
+            of all pairs (`tukey_p`).
     """
     if not df:
         return math.inf
     p_value = dunnett_p if with_control else tukey_p
-    # One comparison of all by Bonferroni's correction needs a greater t.
+    # Bonferroni's correction for all pairs needs a greater t, which is the upper limit here.
     most = -float(stdtrit(df, alpha / (configurations * (configurations - 1)))) + 1e-6
     return float(brentq(lambda t: p_value(t, configurations, df) - alpha, 0.0, most, xtol=1e-10))
 
@@ -104,13 +104,13 @@ def chance_of(shift: float, df: float, critical: float) -> float:
 def smallest_shown(
     seeds: int, configurations: int, alpha: float, drawn: int | None = None
 ) -> float:
-    """The difference to the baseline that a number of seeds shows with probability `POWER`.
+    """The smallest difference to a baseline that seeds show with probability `POWER`.
 
     Args:
-        seeds: Of each configuration.
-        configurations: How many are compared.
+        seeds: The number of seeds of each configuration.
+        configurations: How many configurations are compared.
         alpha: The probability of a false claim.
-        drawn: How many of them depend on the seed; None: all.
+        drawn: How many configurations depend on the seed; None: all.
 
     Returns:
         The difference in standard deviations of the noise; infinite for one seed.

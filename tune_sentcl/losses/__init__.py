@@ -1,4 +1,4 @@
-"""Losses as pure functions on embeddings, one file each."""
+"""Losses as pure functions of embeddings, one file each."""
 
 from tune_sentcl.losses.angle import angle
 from tune_sentcl.losses.cosent import cosent

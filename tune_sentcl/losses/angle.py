@@ -1,4 +1,4 @@
-"""The AnglE loss: rank pairs as their scores do, by angles between complex vectors."""
+"""The AnglE loss: order pairs by their scores, with angles between complex vectors."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -12,13 +12,13 @@ from tune_sentcl.shapes import Embeddings, Scalar
 def angle(
     left: Embeddings, right: Embeddings, scores: Float[Tensor, " batch"], *, temperature: float
 ) -> Scalar:
-    r"""Put the pairs' similarities in complex space into the order of their scores.
+    r"""Order a batch's pairs by their scores, with a similarity of complex vectors.
 
     The first half of an embedding holds real parts, the second half imaginary parts. With $z_i$
-    and $w_i$ the complex vectors of pair i, of length 1, $q_i = \overline{w_i} \cdot z_i$ and
-    $a_i = |\mathrm{Re}\,q_i + \mathrm{Im}\,q_i|$, the loss is that of `cosent` with $a_i$ in place
-    of the cosine. A cosine has slope 0 where two vectors are parallel or opposite; the imaginary
-    part is steepest there.
+    and $w_i$ the complex vectors of pair i, of length 1, $q_i = \overline{w_i} \cdot z_i$ and $a_i
+    = |\mathrm{Re}\,q_i + \mathrm{Im}\,q_i|$, the loss is that of `cosent` with $a_i$ in place of
+    the cosine. Where two vectors are parallel or opposite, the cosine has slope 0 and the
+    imaginary part is steepest.
 
     Args:
         left: The first sentence's embedding of each pair; an odd width is padded with a zero.
@@ -40,7 +40,7 @@ def angle(
 
 
 def angle_similarity(left: Embeddings, right: Embeddings) -> Float[Tensor, " batch"]:
-    """The similarity $a_i$ of `angle` of each pair, in [0, sqrt(2)]."""
+    """The similarity $a_i$ of each pair, defined in `angle`, in [0, sqrt(2)]."""
     odd = left.shape[1] % 2
     u, v = (normalize(pad(widened(x), (0, odd)), dim=-1, eps=SHORTEST) for x in (left, right))
     (real_u, imaginary_u), (real_v, imaginary_v) = u.chunk(2, dim=1), v.chunk(2, dim=1)

@@ -1,4 +1,4 @@
-"""The CoSENT loss: rank pairs by cosine as their similarity scores do."""
+"""The CoSENT loss: order pairs by cosine as their similarity scores do."""
 
 import torch
 from jaxtyping import Float
@@ -41,10 +41,11 @@ def cosent(
 def ranked(
     similarities: Float[Tensor, " batch"], scores: Float[Tensor, " batch"], *, temperature: float
 ) -> Scalar:
-    """The loss of `cosent` for any similarity of the pairs in place of the cosine."""
+    """The loss of `cosent`, with any similarity of the pairs in place of the cosine."""
     check_temperature(temperature)
     logits = similarities / temperature
-    # Row i, column j: by how much pair j, which has the lower score, is above pair i.
+    # Row i, column j: the logit of pair j minus that of pair i, kept where pair j has the lower
+    # score.
     ordered = scores[:, None] > scores[None, :]
     differences = (logits[None, :] - logits[:, None]).masked_fill(~ordered, -torch.inf)
     return torch.logsumexp(torch.cat([logits.new_zeros(1), differences.flatten()]), dim=0)

@@ -1,4 +1,4 @@
-"""The GIST loss: contrast with the batch, without candidates that a guide takes for positives."""
+"""The GIST loss: contrast within the batch, without candidates that a guide model excludes."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -48,18 +48,18 @@ def guided_similarities(
     contrast_anchors: bool,
     contrast_positives: bool,
 ) -> Float[Tensor, "batch candidates"]:
-    """The cosines of GIST, from the embeddings of a model or of its guide.
+    """The cosines that GIST needs, from the embeddings of the trained model or of its guide model.
 
     Args:
         anchors: One embedding per row.
         positives: One embedding per row.
-        negatives: Hard negatives of the batch.
+        negatives: The hard negatives of the batch, one embedding per row.
         contrast_anchors: Whether to compare the anchors with each other, too.
         contrast_positives: Whether to compare the positives with each other, too.
 
     Returns:
-        Blocks of columns: each anchor with all positives, with all negatives, with all anchors;
-        each positive with all positives.
+        Four blocks of columns: each anchor with all positives, with all negatives and with all
+        anchors, then each positive with all positives.
     """
     blocks = [pairwise_similarity(anchors, torch.cat([positives, negatives]), "cosine")]
     if contrast_anchors:

@@ -23,7 +23,7 @@ def info_nce(
 
     $$L_i = -\Big[ s_{ii} - \log \sum_j e^{s_{ij}} \Big].$$
 
-    The loss has one direction: it normalizes over the candidates of an anchor.
+    The loss normalizes over the candidates of an anchor, not over the anchors of a candidate.
 
     Args:
         anchors: One embedding per row, a.
@@ -31,9 +31,9 @@ def info_nce(
             negatives of all anchors.
         temperature: Divides the similarities (tau), above 0.
         similarity: `cosine` as in both papers, or `dot`.
-        bias: Added to the logits (b): the log of a candidate's weight, or minus infinity to
+        bias: A summand of the logits (b): the log of a candidate's weight, or minus infinity to
             exclude the candidate; None: 0.
-        further: Further logits of each anchor's sum, such as those of its positive with other
+        further: Further logits in each anchor's sum, such as the logits of its positive with other
             anchors (Li et al., "GTE", 2023, eq. 3); None: no further logits.
 
     Returns:

@@ -1,4 +1,4 @@
-"""ConIsI's inter-sentence interactive loss: score a doubled pair above a composed one."""
+"""ConIsI's interactive loss: score a sentence paired with itself above a composed pair."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -10,7 +10,7 @@ from tune_sentcl.losses.similarity import widened
 def interactive(
     doubled: Float[Tensor, "batch scores"], composed: Float[Tensor, "batch scores"]
 ) -> Float[Tensor, " batch"]:
-    r"""Score the doubled sentence (x, x) above the composed pair (x, c).
+    r"""Score each sentence paired with itself, (x, x), above its composed pair (x, c).
 
     With $r_Y$ and $r_Z$ the interactive scores of the two pairs,
 
@@ -20,8 +20,8 @@ def interactive(
     scores per row, the losses of the dimensions are averaged.
 
     Args:
-        doubled: The scores of each (x, x).
-        composed: The scores of each (x, c).
+        doubled: The scores of each pair (x, x).
+        composed: The scores of each pair (x, c).
 
     Returns:
         The loss of each row, in nats, unreduced.

@@ -9,15 +9,16 @@ from tune_sentcl.shapes import Embeddings
 
 
 def nt_xent(left: Embeddings, right: Embeddings, *, temperature: float) -> Float[Tensor, " both"]:
-    r"""Pull the two sentences of a pair together and away from the other 2m - 2 of the batch.
+    r"""Pull the two vectors of a pair together, away from the other 2m - 2 of the batch.
 
     Of the 2m vectors $v$ of m pairs, with $s_{ab} = \cos(v_a, v_b) / \tau$ and $a'$ the partner
     of $a$,
 
     $$L_a = -\Big[ s_{aa'} - \log \sum_{i \neq a} e^{s_{ai}} \Big].$$
 
-    The denominator contains every other vector, the partner included. Both orders of each pair
-    count. SimCLR's code adds the means of the two orders, which is twice the mean over 2m.
+    The denominator contains every other vector, the partner included. Each vector of a pair is
+    once the anchor. SimCLR's code adds the mean over `left` and the mean over `right`, which is
+    twice the mean over all 2m.
 
     Args:
         left: The first sentence's embedding of each pair.
@@ -25,7 +26,7 @@ def nt_xent(left: Embeddings, right: Embeddings, *, temperature: float) -> Float
         temperature: Divides the cosines (tau), above 0.
 
     Returns:
-        The loss of each of the 2m vectors, those of `left` first, in nats, unreduced.
+        The loss of each of the 2m vectors, first `left`, then `right`, in nats, unreduced.
 
     Raises:
         ValueError: The temperature is not above 0.

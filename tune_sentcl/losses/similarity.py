@@ -12,25 +12,25 @@ from tune_sentcl.shapes import Embeddings
 Similarity = Literal["dot", "cosine"]
 
 SHORTEST = 1e-4
-"""The least norm that divides a vector. It is below any embedding's and bounds the gradient."""
+"""The least norm by which a vector is divided. Embeddings are longer; it bounds the gradient."""
 
 
 def pairwise_similarity(
     left: Embeddings, right: Float[Tensor, "others dim"], similarity: Similarity
 ) -> Float[Tensor, "batch others"]:
-    """Compare every row of one matrix with every row of another, in single precision at least.
+    """Compare every row of `left` with every row of `right`, at least in single precision.
 
     Args:
         left: One embedding per row.
         right: One embedding per row, of the same width.
-        similarity: `dot` is the unbounded product. `cosine` is in [-1, 1] and ignores lengths;
-            the zero vector has the cosine 0 and a gradient of at most 1e4.
+        similarity: `dot` is unbounded. `cosine` is in [-1, 1] and ignores lengths; the zero vector
+            has the cosine 0 and a gradient of at most 1e4.
 
     Returns:
         The similarity of each pair of rows.
     """
-    # Autocast would round the product to bfloat16's eight bits, and the temperature multiplies the
-    # error: cosines of 0.9 over a temperature of 0.05 would have steps of an eighth.
+    # Autocast would round the product to the eight bits of bfloat16. Dividing by the temperature
+    # magnifies that error: cosines near 0.9 over 0.05 would have steps of an eighth.
     with torch.autocast(left.device.type, enabled=False):
         left, right = widened(left), widened(right)
         if similarity == "cosine":
@@ -45,11 +45,11 @@ def paired_similarity(left: Embeddings, right: Embeddings) -> Float[Tensor, " ba
 
 
 def widened(numbers: Tensor) -> Tensor:
-    """The numbers in single precision at least."""
+    """Convert numbers to single precision, unless they have more."""
     return numbers.to(torch.promote_types(numbers.dtype, torch.float32))
 
 
 def check_temperature(temperature: float) -> None:
-    """Raise a ValueError if a temperature is not above 0."""
+    """Raise ValueError if a temperature is not above 0."""
     if not temperature > 0:
         raise ValueError(f"temperature > 0 must hold, but got temperature={temperature}")

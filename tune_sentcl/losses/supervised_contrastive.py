@@ -23,14 +23,14 @@ def supervised_contrastive(
     $$L_i = -\frac{1}{|P_i|} \sum_{p \in P_i}
         \Big[ s_{ip} - \log \sum_{k \in P_i \cup N_i} e^{s_{ik}} \Big].$$
 
-    The denominator holds all positives, and the mean over them is outside the logarithm. A
-    candidate in neither mask does not count.
+    The denominator holds all positives and negatives; the mean over the positives is outside the
+    logarithm. A candidate in neither mask does not count.
 
     Args:
         anchors: The anchors' embeddings u.
         candidates: The candidates' embeddings v.
         positives: The candidates in P_i. An anchor without positives has the loss NaN.
-        negatives: The candidates in N_i; may be empty.
+        negatives: The candidates in N_i, if any.
         temperature: Divides the similarities (tau), above 0.
         similarity: `dot` as in the authors' code, or `cosine`.
 

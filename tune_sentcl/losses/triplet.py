@@ -27,7 +27,7 @@ def triplet(
         anchors: One embedding per row, a.
         positives: One embedding per row, p.
         negatives: One embedding per row, n.
-        margin: The wanted difference of the two distances (m), in units of the distance.
+        margin: The margin between the two distances (m), in units of the distance.
         distance: `euclidean`, or `cosine`, which is 1 minus the cosine.
 
     Returns:
@@ -44,6 +44,7 @@ def triplet(
 def _distances(left: Embeddings, right: Embeddings, distance: Distance) -> Float[Tensor, " batch"]:
     if distance == "cosine":
         return 1 - paired_similarity(left, right)
-    # `norm` has gradient 0 at equal embeddings; the square root of a sum has NaN there.
+    # At equal embeddings, `norm` has gradient 0; the square root of a sum of squares has gradient
+    # NaN.
     distances: Tensor = (widened(left) - widened(right)).norm(dim=-1)
     return distances

@@ -1,4 +1,4 @@
-"""AnglE: rank pairs as their scores do, by the angles of their embeddings in complex space."""
+"""AnglE: order pairs by their scores, with the angles of their embeddings in complex space."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -13,7 +13,8 @@ from tune_sentcl.shapes import Embeddings
 class Angle(GradedMethod[AngleConfig]):
     """Method `angle` (Li and Li, ACL 2024); `cosine_weight` above 0 adds CoSENT's loss.
 
-    The paper's third term, a contrast with the batch, needs other rows. Method `mnr` is that term.
+    The paper's third term, a contrast within the batch, needs other rows; method `mnr` is that
+    term.
     """
 
     def compare(

@@ -37,9 +37,10 @@ class DrawnAugmented:
 class Augment(PairMethod[AugmentConfig]):
     """Method `augment`: (1 - lambda) CE(batch) + lambda CE(drawn pairs), lambda 0.5 by default.
 
-    The authors published no code for it. A drawn pair joins an anchor's premise and a hypothesis
-    that SCL would draw as the anchor's positive (entailment) or negative. A hypothesis of the same
-    premise keeps its label. A hypothesis of another premise gets `cross_premise_label`.
+    The authors published no code for this method. A drawn pair joins an anchor's premise and a
+    hypothesis that SCL would draw as the anchor's positive (entailment) or negative. A hypothesis
+    of the same premise keeps its label. A hypothesis of another premise gets
+    `cross_premise_label`.
     """
 
     def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnAugmented:
@@ -59,7 +60,7 @@ class Augment(PairMethod[AugmentConfig]):
         return DrawnAugmented(pairs, *map(self.pinned, (premise, row, labels)))
 
     def loss_of(self, drawn: DrawnAugmented) -> StepLoss:
-        """The cross-entropy of the batch and that of the drawn pairs, weighted."""
+        """The weighted sum of the batch's cross-entropy and the drawn pairs' cross-entropy."""
         pairs = self.encode(drawn.pairs)
         own = self.cross_entropy(pairs)
         augmented = self._augmented(pairs, drawn)

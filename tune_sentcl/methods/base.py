@@ -42,7 +42,7 @@ class StepLoss:
 
 @runtime_checkable
 class Resource(Protocol):
-    """Data that a method reads besides its rows, such as a dictionary of antonyms."""
+    """Data that a method reads besides its training rows, such as a dictionary of antonyms."""
 
     @property
     def fingerprint(self) -> str:
@@ -56,7 +56,7 @@ class MethodInputs:
 
     Attributes:
         options: The `encoder` section of the config.
-        generator: Draws the starting weights of the layers that the method adds.
+        generator: Draws the initial weights of the layers that the method adds.
         resource: The result of `Method.resource`, or None.
     """
 
@@ -68,9 +68,9 @@ class MethodInputs:
 class Method(ABC, Generic[ConfigT, EncoderT]):
     """Trains an encoder; each subclass defines a loss.
 
-    A step has two halves. `draw` runs on the host and needs no weights: it makes tokens, labels,
-    and the positives of each row. `loss_of` does the rest on the device, and never reads a value
-    back from there, because that would wait for the device.
+    A step has two halves. `draw` runs on the host and needs no weights: it makes tokens and
+    labels, and draws the positives of each row. `loss_of` computes the loss on the device. It
+    never copies a value to the host, because the copy would wait for the device.
 
     Rules: `draw` takes all random numbers from its generator and leaves torch's random state
     unchanged. Its result depends only on the batch and the generator's state. It may run in
@@ -79,10 +79,10 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
 
     Attributes:
         smallest_batch: Fewest rows that a batch may have.
-        config: The method's knobs.
-        encoder: The encoder to train. A method may append layers behind its pooling
-            (`encoder.tail`). They are trained, kept at test, and saved with it.
-        heads: Layers that are trained with the encoder and dropped at test.
+        config: The method's hyperparameters.
+        encoder: The encoder to train. A method may append layers to `encoder.tail`, after the
+            pooling. These layers are trained, used at test, and saved with the encoder.
+        heads: Layers that are trained with the encoder and not used at test.
     """
 
     smallest_batch: ClassVar[int] = 1
@@ -95,12 +95,12 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
 
     @classmethod
     def resource(cls, config: Any, root: Path | None) -> Resource | None:
-        """Read what the method needs besides its rows from the data root; None by default."""
+        """Read the method's `Resource` from the data root; None by default."""
         return None
 
     @classmethod
     def check(cls, corpus: Corpus) -> None:
-        """Raise a DataError if the method cannot learn from the rows; does nothing by default."""
+        """Raise DataError if the method cannot learn from the rows; does nothing by default."""
         return
 
     def tokens(self, corpus: Corpus, *, special: bool = True) -> CorpusTokens:
@@ -115,21 +115,21 @@ class Method(ABC, Generic[ConfigT, EncoderT]):
 
     @abstractmethod
     def draw(self, batch: Batch, generator: np.random.Generator) -> Any:
-        """Prepare a step on a batch, on the host; `loss_of` reads the result."""
+        """Prepare a step on a batch, on the host, for `loss_of`."""
 
     @abstractmethod
     def loss_of(self, drawn: Any) -> StepLoss:
-        """The loss of a prepared batch under the present weights."""
+        """The loss of a prepared batch with the current weights."""
 
     def after_step(self) -> None:
         """Called after each update, e.g. for a moving average; does nothing by default.
 
-        It may change only the encoder and the heads; a saved state holds nothing else of it.
+        It may change only the encoder and the heads, because a saved state holds nothing else.
         """
         return
 
     def loss(self, batch: Batch, generator: np.random.Generator) -> StepLoss:
-        """Both halves of a step: the loss of a batch under the present weights."""
+        """The loss of a batch with the current weights, by both halves of a step."""
         return self.loss_of(self.draw(batch, generator))
 
     @property
@@ -154,17 +154,17 @@ def embed(
 
     A chunk's activations are freed and recomputed in the backward pass, under the same dropout
     (Gao et al., "Scaling Deep Contrastive Learning Batch Size under Memory Limited Peak Setup",
-    2021). The gradient is the same as if they were kept.
+    2021). The gradient is the same as without chunks.
 
     Args:
         encoder: The encoder, in its current mode.
         tokens: The sentences.
         chunk: Sentences to encode at a time; None: all.
-        divisor: As for `pool`, the same for every sentence.
+        divisor: The divisor of `pool`, the same for every sentence.
     """
     if chunk is None or chunk >= len(tokens):
         return _encoded(encoder, tokens, divisor)
-    # checkpoint restores a GPU's random state only if a tensor on it is among the arguments.
+    # torch's checkpoint restores a GPU's random state only if an argument is a tensor on that GPU.
     here = next(encoder.parameters())
     starts = range(0, len(tokens), chunk)
     parts = [tokens.take(np.arange(s, min(s + chunk, len(tokens)))) for s in starts]

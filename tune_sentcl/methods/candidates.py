@@ -43,7 +43,7 @@ def draw_candidates(
     Args:
         premises: The number of each row's premise, equal for equal premises.
         labels: 0 entailment, 1 neutral, 2 contradiction.
-        generator: Source of the draws; unused when both counts are `"all"`.
+        generator: Draws the candidates; unused if both counts are `"all"`.
         num_positives: Most positives of an anchor, its own row included.
         num_negatives: Most negatives of an anchor.
         anchors: `entailment`, one for each entailed row (the authors' code), or `premise`, the
@@ -60,8 +60,8 @@ def draw_candidates(
     negatives = ~possible
     positives = possible.copy()
     others = possible.copy()
-    others[np.arange(len(rows)), rows] = False  # an anchor is always its own positive
-    # Anchor by anchor, positives first: another order of draws gives other numbers.
+    others[np.arange(len(rows)), rows] = False  # an anchor's own row is always drawn
+    # The order of draws fixes the random numbers: anchor by anchor, positives first.
     for anchor in range(len(rows)):
         if num_positives != "all":
             _drop_surplus(positives[anchor], others[anchor], num_positives - 1, generator)
@@ -76,7 +76,10 @@ def _drop_surplus(
     most: int,
     generator: np.random.Generator,
 ) -> None:
-    """Keep at most `most` of the removable entries, in place; without a surplus draw nothing."""
+    """Keep at most `most` of the removable entries of `mask`, in place.
+
+    It draws no random number if there are at most `most`.
+    """
     columns = np.flatnonzero(removable)
     if len(columns) > most:
         mask[columns[generator.choice(len(columns), len(columns) - most, replace=False)]] = False

@@ -16,8 +16,8 @@ class Clsr(Method[ClsrConfig, FrozenEncoder]):
     """Method `clsr` (Qiu, Ding and Chen, ICON 2021).
 
     The network e (Linear, ReLU, Linear, ReLU) follows the frozen encoder's pooling. Its output is
-    the embedding. The linear projection h has the same width and is dropped at test. No step
-    runs the encoder, because its embeddings come from the cache.
+    the embedding. The linear projection h has the same width and is not used at test. No step runs
+    the encoder, because the frozen embeddings come from the cache.
     """
 
     smallest_batch = 2
@@ -39,7 +39,7 @@ class Clsr(Method[ClsrConfig, FrozenEncoder]):
     def draw(self, batch: Batch, generator: np.random.Generator) -> Tensor:
         """The frozen embeddings of the first sentences, then of the second; no random draws.
 
-        They come from a memory map that all trials share.
+        The embeddings come from a memory map that all trials share.
         """
         if self._corpus is not batch.corpus:
             texts = (batch.corpus.texts(name) for name in ("sentence1", "sentence2"))

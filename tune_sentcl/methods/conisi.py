@@ -1,4 +1,4 @@
-"""ConIsI: contrast a sentence with its doubled pair, and score pairs of two sentences."""
+"""ConIsI: contrast a sentence with the pair of itself and itself, and score pairs of sentences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,16 +36,16 @@ def replace_subwords(
     vocabulary: Int[np.ndarray, " tokens"],
     generator: np.random.Generator,
 ) -> list[int]:
-    """Choose subwords and replace about four out of five by random ones (strategy o1).
+    """Replace about four fifths of some chosen subwords by random subwords (strategy o1).
 
     A chosen subword is replaced with probability 0.8 and kept with probability 0.2, as in the
-    paper. At least one is replaced by a different subword, because c must differ from x.
+    paper. At least one is replaced by a different subword, because the result must differ.
 
     Args:
         ids: The sentence's content tokens; an empty sentence stays empty.
         share: Fraction of the tokens to choose, rounded to at least one token.
         vocabulary: Tokens to draw from, at least two.
-        generator: Source of the draws.
+        generator: Draws the subwords and their replacements.
     """
     changed = list(ids)
     if not changed:
@@ -54,7 +54,7 @@ def replace_subwords(
     chosen = generator.choice(len(changed), size=count, replace=False)
     replaced = generator.random(count) < _REPLACED
     if not replaced.any():
-        replaced[0] = True  # `chosen` is in random order, so the first is a random one
+        replaced[0] = True  # `chosen` is in random order, so this is a random subword
     for position in chosen[replaced]:
         drawn = changed[position]
         while drawn == ids[position]:
@@ -69,12 +69,12 @@ _PASSES = {
     "joint": (("doubled", "single", "composed"),),
     "separate": (("doubled",), ("single",), ("composed",)),
 }
-"""Inputs that pass the head together, and so share a batch's mean and variance."""
+"""Inputs that pass through the head together, and therefore share batch statistics."""
 
 
 @dataclass(frozen=True)
 class DrawnInputs:
-    """The encoder's inputs in their order, and the share of rows for which o2 had no antonym."""
+    """The encoder's inputs in their order, and the share of rows for which o2 found no antonym."""
 
     inputs: Mapping[str, Tokens]
     rates: dict[str, float]
@@ -83,12 +83,12 @@ class DrawnInputs:
 class Conisi(Method[ConisiConfig, Encoder]):
     """Method `conisi` (Sun and Huang, CCL 2022, eq. 10): (1 - lambda) L_con + lambda L_int.
 
-    The encoder reads the sentence x, and the doubled pair Y = (x, x) and the composed pair
-    Z = (x, c) as two segments. At test it reads only the sentence, and all heads are dropped. A
-    term of weight 0 is not computed.
+    In training the encoder reads the sentence x, and the pairs Y = (x, x) and Z = (x, c) as two
+    segments each. At test it reads only the sentence, without the heads. A term of weight 0 is not
+    computed.
     """
 
-    smallest_batch = 2  # batch normalization, and another sentence of the batch
+    smallest_batch = 2  # batch normalization and strategy s need two rows
 
     def __init__(self, config: ConisiConfig, encoder: Encoder, inputs: MethodInputs) -> None:
         super().__init__(config, encoder, inputs)
@@ -103,7 +103,7 @@ class Conisi(Method[ConisiConfig, Encoder]):
         return load_antonyms(root) if config.strategy == "o2" else None
 
     def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnInputs:
-        """The inputs of both terms; the generator draws the sentences c."""
+        """The inputs of both terms of the loss; the generator draws the sentences c."""
         weight = self.config.lambda_
         contents = self.tokens(batch.corpus, special=False).take("text", batch.rows)
         inputs = {"doubled": self.encoder.pairs(contents, contents)}
@@ -116,7 +116,7 @@ class Conisi(Method[ConisiConfig, Encoder]):
         return DrawnInputs(inputs, rates)
 
     def loss_of(self, drawn: DrawnInputs) -> StepLoss:
-        """Both terms over the batch, weighted."""
+        """The weighted sum of both terms over the batch."""
         weight = self.config.lambda_
         hidden = self._hidden(
             {
@@ -138,7 +138,7 @@ class Conisi(Method[ConisiConfig, Encoder]):
         return StepLoss(total, parts, drawn.rates)
 
     def _hidden(self, states: Mapping[str, Embeddings]) -> dict[str, Embeddings]:
-        """The outputs of the head g; `batch_norm` decides which inputs pass it together."""
+        """The outputs of the head g; `batch_norm` decides which inputs it normalizes together."""
         hidden: dict[str, Embeddings] = {}
         for together in _PASSES[self.config.batch_norm]:
             names = [name for name in together if name in states]
@@ -150,7 +150,7 @@ class Conisi(Method[ConisiConfig, Encoder]):
     def _compose(
         self, batch: Batch, contents: Tokens, generator: np.random.Generator
     ) -> tuple[Tokens, dict[str, float]]:
-        """The sentences c as content tokens, and the share for which o2 had no antonym."""
+        """The sentences c as content tokens, and the share of rows for which o2 had no antonym."""
         config = self.config
         others = other_rows(len(contents), generator)
         if config.strategy == "s":
@@ -166,7 +166,7 @@ class Conisi(Method[ConisiConfig, Encoder]):
         texts = batch.texts("text")
         turned = [self._antonyms.replace(text, share, generator) or text for text in texts]
         tokens = self.encoder.contents(turned)
-        # c equals x if no word has an antonym, or only words that truncation removes.
+        # c equals x if no word has an antonym, or if truncation removes all words with antonyms.
         same = [own == content for own, content in zip(tokens, lists, strict=True)]
         composed = [
             lists[other] if unchanged else own

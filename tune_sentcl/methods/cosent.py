@@ -1,4 +1,4 @@
-"""CoSENT: rank sentence pairs as their similarity scores do."""
+"""CoSENT: order sentence pairs by cosine as their similarity scores do."""
 
 from jaxtyping import Float
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""The methods whose loss reads sentence embeddings: base classes, and plugins' losses."""
+"""Methods whose loss reads sentence embeddings: base classes, and losses of plugins."""
 
 import inspect
 from abc import abstractmethod
@@ -26,7 +26,7 @@ EmbeddingLossConfigT = TypeVar("EmbeddingLossConfigT", bound=EmbeddingLossConfig
 
 
 def require_widths(config: EmbeddingLossConfig | NoneConfig, width: int) -> None:
-    """Raise a CheckpointError if a config asks for a width that the encoder does not have."""
+    """Raise CheckpointError if a config asks for a width that the encoder does not have."""
     if config.dims and config.dims[0] > width:
         rule = f"this encoder's embeddings have width {width}"
         value, move = str(config.dims[0]), "Use this width or less."
@@ -48,8 +48,9 @@ class EmbeddingLossMethod(Method[EmbeddingLossConfigT, Encoder]):
         """The sum of a loss at each width of `config.dims`; without dims, the loss at full width.
 
         Args:
-            embeddings: All sentences' embeddings; cut to a width, they are normalized again.
-            loss: The loss of embeddings of any width.
+            embeddings: The embeddings of all sentences. After a cut to a width they are normalized
+                again.
+            loss: Maps embeddings of any width to their loss.
 
         References:
             Kusupati et al., "Matryoshka Representation Learning", NeurIPS 2022, eq. 1.
@@ -70,7 +71,7 @@ class EmbeddingLossMethod(Method[EmbeddingLossConfigT, Encoder]):
 
 @dataclass(frozen=True)
 class DrawnPairs:
-    """A batch of pairs with a similarity score, on the host.
+    """A batch of pairs with similarity scores, on the host.
 
     Attributes:
         tokens: All first sentences, then all second sentences.
@@ -143,7 +144,7 @@ class TripletMethod(EmbeddingLossMethod[EmbeddingLossConfigT]):
     """A method whose rows are anchors with positives and negatives."""
 
     def draw_triplets(self, batch: Batch) -> DrawnTriplets:
-        """A batch as tokens, without its empty negatives."""
+        """The tokens of a batch, without its empty negatives."""
         tokens, columns = self.tokens(batch.corpus), text_columns_of(batch)
         owners = [rows for _, rows in columns[2:]]
         all_owners = np.concatenate([np.empty(0, np.int64), *owners])
@@ -173,7 +174,7 @@ class TripletMethod(EmbeddingLossMethod[EmbeddingLossConfigT]):
 
 
 def text_columns_of(batch: Batch) -> list[tuple[str, Int[np.ndarray, " some"]]]:
-    """The text columns of a batch, each with the rows whose sentence is not empty."""
+    """The text columns of a batch, each with the numbers of the rows whose text is not empty."""
     columns = [(name, np.arange(len(batch))) for name in ("anchor", "positive")]
     for name in batch.corpus.negatives():
         filled = np.array([bool(text) for text in batch.texts(name)])
@@ -182,7 +183,7 @@ def text_columns_of(batch: Batch) -> list[tuple[str, Int[np.ndarray, " some"]]]:
 
 
 def loss_class(config: MethodConfig) -> type[GradedMethod[Any] | TripletMethod[Any]]:
-    """The method that gives a plugin's loss the rows which its config names."""
+    """The method class of a plugin's loss, by the kind of rows that its config names."""
     return GradedLoss if isinstance(config, GradedConfig) else TripletLoss
 
 
@@ -205,10 +206,10 @@ class TripletLoss(TripletMethod[EmbeddingLossConfig]):
 
 
 def _step_loss(config: EmbeddingLossConfig, **inputs: Tensor) -> StepLoss:
-    """Call a plugin's function with the inputs that it has parameters for.
+    """Call a plugin's loss with the inputs that its parameters name.
 
     Raises:
-        PluginError: It returns something else than a tensor of one number with a gradient.
+        PluginError: The function does not return a tensor of one number with a gradient.
     """
     function, names = _bound(config)
     loss = function(**{name: inputs[name] for name in names if name in inputs})
@@ -229,7 +230,7 @@ def _step_loss(config: EmbeddingLossConfig, **inputs: Tensor) -> StepLoss:
 
 
 def _bound(config: EmbeddingLossConfig) -> tuple[Callable[..., Any], list[str]]:
-    """A plugin's function with the values of its knobs, and the names of all its parameters."""
+    """A plugin's function with its hyperparameters bound, and the names of its parameters."""
     function = METHODS[config.name].implementation
     if function is None:
         raise TypeError(f"{config.name} is no loss of a plugin")

@@ -1,4 +1,4 @@
-"""GIST: contrast with the batch, without the false negatives that a frozen guide encoder finds."""
+"""GIST: contrast within the batch, without false negatives that a frozen guide encoder finds."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from tune_sentcl.model.frozen import FrozenEncoder
 
 @dataclass(frozen=True)
 class Guide:
-    """The name of the guide encoder, and the fingerprint of its weights when the search began."""
+    """The guide encoder's name, and the fingerprint of its weights when the search began."""
 
     name: str
     fingerprint: str
@@ -66,7 +66,7 @@ class Gist(TripletMethod[GistConfig]):
 
     @classmethod
     def resource(cls, config: Any, root: Path | None) -> Guide:
-        """The guide, so that its weights count in a trial's id."""
+        """The guide encoder; a trial's id includes its fingerprint."""
         try:
             return Guide(config.guide, resolve_checkpoint(config.guide).fingerprint)
         except CheckpointError as error:
@@ -92,7 +92,7 @@ class Gist(TripletMethod[GistConfig]):
         return DrawnGuided(drawn, self.pinned(left_out.numpy()), filtered)
 
     def loss_of(self, drawn: DrawnGuided) -> StepLoss:
-        """The contrastive loss over the candidates that are left."""
+        """The contrastive loss over the candidates that were not excluded."""
         left_out = self.to_device(drawn.left_out)
 
         def contrast(triplets: Triplets) -> StepLoss:
@@ -104,7 +104,11 @@ class Gist(TripletMethod[GistConfig]):
         return self.embedded(drawn.triplets, contrast)
 
     def _load_guide(self, corpus: Corpus) -> None:
-        """Open the guide's embeddings of a corpus, if its name has the same weights here."""
+        """Open the guide's cached embeddings of a corpus.
+
+        Raises:
+            CheckpointError: The guide's name has other weights on this machine.
+        """
         if self._corpus is corpus:
             return
         checkpoint = resolve_checkpoint(self._name.name)
@@ -131,14 +135,14 @@ class Gist(TripletMethod[GistConfig]):
         )
 
     def _left_out(self, *guide: Tensor) -> tuple[Bool[Tensor, "rows candidates"], float]:
-        """The candidates that the guide finds as near as the positive, and their share."""
+        """The candidates that the guide finds about as near as the positive, and their share."""
         config = self.config
         cosines = self._cosines(*guide)
         rows, negatives = len(guide[0]), len(guide[2])
         near = cosines.diagonal()
         margin = config.margin * (near.abs() if config.margin_kind == "relative" else 1)
         left_out = cosines > (near - margin)[:, None]
-        # A row's positive always counts. A sentence's comparison with itself never does.
+        # A row's positive is always a candidate; a sentence is never a candidate for itself.
         itself = torch.eye(rows, dtype=torch.bool)
         blocks = (cosines.shape[1] - rows - negatives) // rows
         own = torch.cat([itself, itself.new_zeros(rows, negatives), *[itself] * blocks], dim=1)

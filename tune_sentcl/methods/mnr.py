@@ -1,4 +1,4 @@
-"""Multiple negatives ranking: contrast each anchor's positive with the batch and negatives."""
+"""Multiple negatives ranking: contrast each anchor's positive with in-batch and hard negatives."""
 
 import math
 
@@ -36,7 +36,7 @@ class Mnr(TripletMethod[MnrConfig]):
         return self.embedded(drawn, self._contrast)
 
     def head(self, embeddings: Embeddings) -> Embeddings:
-        """The output of the head that is dropped at test, if there is one."""
+        """Apply the head that is not used at test, if there is one."""
         transformed: Embeddings = self.heads(embeddings)
         return transformed
 
@@ -54,7 +54,7 @@ class Mnr(TripletMethod[MnrConfig]):
         return StepLoss(loss, {"contrastive": loss})
 
     def _further(self, triplets: Triplets, documents: Tensor) -> Tensor | None:
-        """The logits of pairs of anchors and of pairs of positives, with those of `symmetric`."""
+        """The further logits of `contrast_anchors` and `contrast_positives`, in one softmax."""
         config, blocks = self.config, []
         if not config.contrast_anchors and not config.contrast_positives:
             return None
@@ -71,9 +71,9 @@ class Mnr(TripletMethod[MnrConfig]):
     def _bias(
         self, triplets: Triplets, documents: Tensor
     ) -> Float[Tensor, "rows candidates"] | None:
-        """The number that is added to the logit of each candidate; 0 for the positive.
+        """The number added to each candidate's logit; 0 for the positive.
 
-        `negative_weight` is SimCSE's alpha, whose logarithm is added to a row's own negatives.
+        `negative_weight` is SimCSE's alpha, whose logarithm is added for a row's own negatives.
         `hardness` is alpha of Lan et al., "LLaVE", 2025, eq. 5.
         """
         config = self.config
@@ -81,7 +81,7 @@ class Mnr(TripletMethod[MnrConfig]):
             return None
         own = _own(triplets)
         negative = ~own
-        negative[:, len(own) :] = True  # all but the row's positive
+        negative[:, len(own) :] = True  # every candidate but the row's positive
         bias = math.log(config.negative_weight) * (own & negative).to(torch.float32)
         if config.hardness or config.false_margin is not None:
             cosines = _cosines(triplets.anchors, documents).detach()
@@ -94,7 +94,7 @@ class Mnr(TripletMethod[MnrConfig]):
 
 
 def _own(triplets: Triplets) -> Bool[Tensor, "rows candidates"]:
-    """Whether a candidate belongs to a row: its positive and its negatives."""
+    """Whether each candidate is the row's positive or one of the row's negatives."""
     rows = torch.arange(len(triplets.anchors), device=triplets.anchors.device)
     return rows[:, None] == torch.cat([rows, triplets.owners])[None, :]
 

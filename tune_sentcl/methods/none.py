@@ -1,4 +1,4 @@
-"""No training: the encoder unchanged, whitened, or with compressed embeddings."""
+"""No training: the encoder unchanged, whitened, or with smaller embeddings."""
 
 import itertools
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from tune_sentcl.model.modules import Tail, dense
 from tune_sentcl.shapes import EmbeddingMatrix
 
 _CHUNK = 16_384
-"""Rows in double precision at a time: 100 MB at 768 dimensions."""
+"""Rows to convert to double precision at a time, 100 MB at 768 dimensions."""
 
 
 class Untrained(Method[NoneConfig, FrozenEncoder]):
@@ -27,12 +27,12 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
 
     Whitening (Su et al., arXiv 2103.15316, eq. 4-6) centers the embeddings and makes their
     covariance on the training sentences the identity. With the covariance U L U^T, an embedding x
-    becomes (x - mean) U L^(-1/2). `whitening_dim` is the number of directions that are kept, by
-    falling variance.
+    becomes (x - mean) U L^(-1/2). `whitening_dim` is the number of directions to keep, those with
+    the largest variance first.
     """
 
     def fit(self, corpus: Corpus) -> None:
-        """Append the whitening behind the pooling, and compress embeddings, if asked."""
+        """Append the whitening to the encoder's tail, and compress embeddings, if asked."""
         if self.config.whitening:
             self._whiten(corpus)
         require_widths(self.config, self.encoder.width)
@@ -45,7 +45,7 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
             self.encoder.compression = Compression(width, quantization, ranges)
 
     def _ranges(self, corpus: Corpus) -> Float32[np.ndarray, "2 dim"]:
-        """The least and the greatest of each of an embedding's numbers, over the sentences."""
+        """The least and greatest value of each dimension over the sentences' embeddings."""
         texts = corpus.texts("text")
         chunks = (self.encoder.encode(texts[n : n + _CHUNK]) for n in range(0, len(texts), _CHUNK))
         ends = np.stack([(chunk.min(axis=0), chunk.max(axis=0)) for chunk in chunks])
@@ -75,7 +75,7 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
         self.encoder.tail = Tail(dense(layer, "Identity")).to(self.encoder.device)
 
     def _kept(self, variances: np.ndarray) -> np.ndarray:
-        """The directions to keep, by falling variance; those without variance cannot be scaled."""
+        """The directions to keep, by descending variance; directions without variance go."""
         order = np.argsort(-variances, kind="stable")
         real: np.ndarray = order[variances[order] > 1e-10 * variances.max()]
         if not len(real):
@@ -106,10 +106,10 @@ class Untrained(Method[NoneConfig, FrozenEncoder]):
 def moments(
     chunks: Iterable[EmbeddingMatrix],
 ) -> tuple[Float64[np.ndarray, " dim"], Float64[np.ndarray, "dim dim"]]:
-    """Mean and covariance of rows that come in one or more chunks, to save memory.
+    """Mean and covariance of rows that are read in chunks, to save memory.
 
-    Sums are in double precision around the first chunk's mean, so that a mean far from 0 costs the
-    covariance no digits.
+    Sums are in double precision, of differences from the first chunk's mean. Otherwise a mean far
+    from 0 would cost the covariance digits.
     """
     rest = iter(chunks)
     first = next(rest)

@@ -26,14 +26,16 @@ class DrawnPairs:
     """A batch of pairs as tokens, on the host.
 
     Attributes:
-        parts: Sentences that are padded together: the premises, and the hypotheses. With
-            `share_duplicates` the distinct premises, and the other distinct hypotheses, if any.
-        divisors: The number by which mean pooling divides the sentences of each part; None: the
-            number of their own tokens.
+        parts: The batch's sentences in parts that are padded separately: premises and hypotheses.
+            With `share_duplicates`, distinct premises, then distinct hypotheses that are no
+            premise.
+        divisors: For each part, the number by which mean pooling divides; None: each sentence's
+            own number of tokens.
         rows: With `share_duplicates` the position of each premise and of each hypothesis among the
             sentences of all parts; else None.
-        scale: Factor for hypotheses that were encoded with the premises' divisor.
-        premises: The number of each row's premise, equal for equal token ids.
+        scale: A factor that corrects hypotheses that were pooled with the premises' divisor; None:
+            1.
+        premises: A number for each row's premise; equal for equal token ids.
         labels: 0 entailment, 1 neutral, 2 contradiction.
         targets: The labels as a tensor.
     """
@@ -76,13 +78,12 @@ class PairMethod(Method[PairConfigT, Encoder]):
         )
 
     def draw_pairs(self, batch: Batch) -> DrawnPairs:
-        """A batch as tokens, premises and hypotheses padded separately.
+        """A batch as tokens; premises and hypotheses are padded separately.
 
         With `divisor = padded`, mean pooling divides by the length of the batch's longest premise
-        (or hypothesis), in whichever forward pass a sentence is encoded. With
-        `share_duplicates` each distinct sentence of the batch is encoded once. Equal sentences
-        then have equal embeddings even under dropout. About two thirds of SNLI's premises are
-        repeats.
+        (or hypothesis), even if the sentence is encoded in another forward pass. With
+        `share_duplicates`, each distinct sentence of the batch is encoded once, so equal sentences
+        have equal embeddings even under dropout. About two thirds of SNLI's premises are repeats.
         """
         tokens = self.tokens(batch.corpus)
         columns = tuple(tokens.numbers(name, batch.rows) for name in ("premise", "hypothesis"))
@@ -94,8 +95,8 @@ class PairMethod(Method[PairConfigT, Encoder]):
         rows: tuple[Tensor, Tensor] | None = None
         scale: float | None = None
         if self._share:
-            # Two parts, because padding to the premises' length would waste time: hypotheses are
-            # shorter.
+            # Two parts, because hypotheses are shorter, and padding them to the premises' length
+            # would waste time.
             distinct, indices = in_order(np.concatenate(columns))
             first = int(indices[: len(batch)].max()) + 1
             divided = [part for part in (distinct[:first], distinct[first:]) if len(part)]
@@ -117,7 +118,7 @@ class PairMethod(Method[PairConfigT, Encoder]):
         )
 
     def encode(self, drawn: DrawnPairs) -> EncodedPairs:
-        """Encode a batch under the present weights."""
+        """Encode a batch with the current weights."""
         size = self.config.chunk
         if size is None:
             parts = self.encoder.together(drawn.parts, drawn.divisors)
@@ -128,8 +129,8 @@ class PairMethod(Method[PairConfigT, Encoder]):
         if drawn.rows is None:
             return EncodedPairs(parts[0], parts[1], labels)
         embeddings = torch.cat(parts)
-        # On the CPU the gradient of index_select adds up in a fixed order; that of fancy indexing
-        # does not. On CUDA neither does, so a GPU repeats a trial to rounding only.
+        # On the CPU, the gradient of index_select adds in a fixed order, but that of fancy
+        # indexing does not. On CUDA both vary, so a GPU repeats a trial only up to rounding.
         u, v = (embeddings.index_select(0, self.to_device(rows)) for rows in drawn.rows)
         return EncodedPairs(u, v if drawn.scale is None else v * drawn.scale, labels)
 
@@ -141,7 +142,7 @@ class PairMethod(Method[PairConfigT, Encoder]):
 def in_order(
     numbers: Int[np.ndarray, " rows"],
 ) -> tuple[Int[np.ndarray, " distinct"], Int[np.ndarray, " rows"]]:
-    """The distinct numbers in the order of their first row, and each row's position among them."""
+    """The distinct numbers by first occurrence, and each row's position among them."""
     distinct, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     indices = np.empty_like(order)

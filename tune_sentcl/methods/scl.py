@@ -43,7 +43,7 @@ class Scl(PairMethod[SclConfig]):
         return DrawnContrast(pairs, *map(self.pinned, parts))
 
     def loss_of(self, drawn: DrawnContrast) -> StepLoss:
-        """Both terms over the batch, weighted."""
+        """The weighted sum of both terms over the batch."""
         pairs = self.encode(drawn.pairs)
         entropy = self.cross_entropy(pairs)
         contrast = self._contrast(pairs, drawn)
@@ -53,7 +53,7 @@ class Scl(PairMethod[SclConfig]):
 
     def _contrast(self, pairs: EncodedPairs, drawn: DrawnContrast) -> Scalar:
         if not len(drawn.anchors):
-            return pairs.u.new_zeros(())  # the authors' code divides 0 by 0 here
+            return pairs.u.new_zeros(())  # the authors' code divides 0 by 0 in this case
         losses = supervised_contrastive(
             pairs.u.index_select(0, self.to_device(drawn.anchors)),
             pairs.v,

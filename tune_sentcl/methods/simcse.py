@@ -14,7 +14,8 @@ from tune_sentcl.model.tokens import Tokens
 class Simcse(Method[SimcseConfig, Encoder]):
     """Method `simcse` (Gao et al., EMNLP 2021), the baseline of the ConIsI paper.
 
-    One forward pass encodes both copies of a sentence. The head (Linear, tanh) is dropped at test.
+    One forward pass encodes both copies of a sentence. The head (Linear, tanh) is not used at
+    test.
     """
 
     def __init__(self, config: SimcseConfig, encoder: Encoder, inputs: MethodInputs) -> None:

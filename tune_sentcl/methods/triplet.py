@@ -19,7 +19,7 @@ class Triplet(TripletMethod[TripletConfig]):
 
     @classmethod
     def check(cls, corpus: Corpus) -> None:
-        """Raise a DataError if a source has no row with a negative."""
+        """Raise DataError if a source has no row with a negative."""
         for part in corpus.by_source():
             if not any(pc.any(pc.not_equal(part.table[n], "")).as_py() for n in part.negatives()):
                 rule = "method triplet needs examples with a negative, but there are none"

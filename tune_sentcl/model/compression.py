@@ -1,4 +1,4 @@
-"""Smaller embeddings: cut to a width, and with fewer bits, as sentence-transformers makes them."""
+"""Smaller embeddings: cut to a width, or with fewer bits, as sentence-transformers makes them."""
 
 import math
 from dataclasses import dataclass
@@ -20,8 +20,9 @@ class Compression:
 
     Attributes:
         width: The number of leading numbers to keep; None: all.
-        quantization: The kind of the numbers; `none` is single precision.
-        ranges: The least and the greatest of each number, which `int8` divides into 256 steps.
+        quantization: The type of the numbers; `none` means single precision.
+        ranges: The least and the greatest value of each dimension; `int8` divides this range into
+            256 steps.
     """
 
     width: int | None = None
@@ -29,15 +30,15 @@ class Compression:
     ranges: Float32[np.ndarray, "2 dim"] | None = None
 
     def apply(self, embeddings: EmbeddingMatrix) -> EmbeddingMatrix:
-        """The numbers that are stored, in single precision.
+        """The compressed numbers, in single precision.
 
-        Bits become -1 and 1, whose cosine falls as the Hamming distance of the bits grows: it is
-        1 - 2 distance / width.
+        Bits become -1 and 1, so the cosine of two embeddings is 1 - 2 d / width, where d is the
+        Hamming distance of their bits.
         """
         cut: EmbeddingMatrix = normalize(torch.from_numpy(embeddings)[:, : self.width]).numpy()
         if self.quantization == "none":
             return cut
-        # Imported here, because the import takes three seconds.
+        # The import takes three seconds, so it is not at the top.
         from sentence_transformers.util import quantize_embeddings
 
         if self.quantization == "int8":
@@ -47,5 +48,5 @@ class Compression:
         return 2 * bits.astype(np.float32) - 1
 
     def bytes(self, width: int) -> int:
-        """Bytes of a stored embedding that has `width` numbers before it is cut."""
+        """Bytes of a stored embedding that has `width` numbers before the cut."""
         return math.ceil((self.width or width) * _BITS[self.quantization] / 8)

@@ -1,4 +1,4 @@
-"""The tokens of a corpus, which a process makes once."""
+"""The tokens of a corpus, which each process makes once."""
 
 import hashlib
 from array import array
@@ -17,8 +17,8 @@ from tune_sentcl.model.checkpoints.checkpoint_files import holds_queries
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.tokens import Tokens
 
-_CHUNK = 8_192  # sentences at a time: lists of numbers take ten times the memory of arrays
-_HELD = 4  # the corpora of a trial, of its plan, and of the trials before
+_CHUNK = 8_192  # sentences at a time, because lists of numbers take ten times the memory of arrays
+_HELD = 4  # the corpora of a trial, of its plan, and of earlier trials
 _held: dict[tuple[object, ...], "CorpusTokens"] = {}
 _opening = Lock()
 
@@ -36,7 +36,7 @@ class CorpusTokens:
     columns: Mapping[str, Int32[np.ndarray, " rows"]]
 
     def numbers(self, column: str, rows: Int[np.ndarray, " rows"]) -> Int64[np.ndarray, " rows"]:
-        """Numbers of the inputs of some rows; equal where the tokens are equal."""
+        """The numbers of some rows' inputs; equal numbers mean equal tokens."""
         numbers: Int64[np.ndarray, " rows"] = self.columns[column][rows].astype(np.int64)
         return numbers
 
@@ -46,9 +46,9 @@ class CorpusTokens:
 
 
 def corpus_tokens(encoder: Encoder, corpus: Corpus, *, special: bool = True) -> CorpusTokens:
-    """The tokens of a corpus, as an encoder trains on them, made once per process.
+    """The training tokens of a corpus, made once per process.
 
-    They come from `Encoder.tokenize`; without `special`, from `Encoder.contents`.
+    The tokens are from `Encoder.tokenize`, or without `special` from `Encoder.contents`.
     """
     depends = (encoder.train_length, encoder.prefixes, special, corpus.kind, corpus.fingerprint)
     key = (encoder.tokenizer, *depends, len(corpus))
@@ -63,7 +63,7 @@ def corpus_tokens(encoder: Encoder, corpus: Corpus, *, special: bool = True) -> 
 def tokenized(corpus: Corpus, tokenize: Callable[..., list[list[int]]]) -> CorpusTokens:
     """Tokenize a corpus, each distinct sentence once.
 
-    A sentence that is a query in one column and a text in another is tokenized as both.
+    A sentence that is a query in one column and a text in another is tokenized twice.
     """
     numbers: dict[bytes, int] = {}
     parts: list[Tokens] = []

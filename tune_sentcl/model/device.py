@@ -1,4 +1,4 @@
-"""Copies to a device, and its memory."""
+"""Copies to a device, and the device's memory."""
 
 import gc
 import os
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tune_sentcl.errors import CaptureError
 
-# torch raises no class of its own for these. cuBLAS and cuDNN allocate memory behind its back.
+# torch has no class of its own for these errors: cuBLAS and cuDNN allocate memory by themselves.
 _NO_MEMORY = (
     "DefaultCPUAllocator",
     "CUBLAS_STATUS_ALLOC_FAILED",
@@ -22,15 +22,15 @@ _NO_MEMORY = (
 
 
 PINNING = threading.RLock()
-"""Held while memory is pinned, which a capture of a CUDA graph in another thread forbids."""
+"""A lock held while memory is pinned, which another thread's CUDA graph capture forbids."""
 
-_CONTEXT = 2**29  # bytes that CUDA and its libraries take a process, outside of torch's account
-_allowed = 1.0  # this process's share of its GPU's memory; torch tells it from 2.7 on only
+_CONTEXT = 2**29  # bytes of CUDA and its libraries per process, which torch does not count
+_allowed = 1.0  # share of GPU memory of this process; torch before 2.7 does not tell it
 
 
 @contextmanager
 def without_gc() -> Iterator[None]:
-    """Pause the collector of cycles for the block."""
+    """Pause Python's cyclic garbage collector for the block."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -43,14 +43,14 @@ def without_gc() -> Iterator[None]:
 def to_device(array: np.ndarray, device: torch.device) -> Tensor:
     """Copy an array to a device.
 
-    The copy to a GPU starts from pinned memory, so that it overlaps with other work. On a CPU the
+    The copy to a GPU starts from pinned memory, so it overlaps with other work. On a CPU the
     tensor shares the array's memory, so do not change the array afterwards.
     """
     return pinned(array, device).to(device, non_blocking=True)
 
 
 def pinned(array: np.ndarray, device: torch.device) -> Tensor:
-    """The first half of `to_device`, on the host: a tensor that is ready to be copied."""
+    """A host tensor from which a copy to the device is asynchronous; see `to_device`."""
     tensor = torch.from_numpy(array)
     if device.type != "cuda":
         return tensor
@@ -59,7 +59,7 @@ def pinned(array: np.ndarray, device: torch.device) -> Tensor:
 
 
 def wait_for(device: torch.device) -> None:
-    """Wait until a GPU has done all its work."""
+    """Wait until a GPU has finished all its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -67,8 +67,8 @@ def wait_for(device: torch.device) -> None:
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error says that a GPU's or this process's memory has run out.
 
-    A system that overcommits memory ends the process instead. After a CaptureError the process can
-    only be replaced, also where memory was its cause.
+    A system that overcommits memory kills the process instead. A CaptureError does not count, even
+    if memory was its cause, because its process can only be replaced.
     """
     if isinstance(error, CaptureError):
         return False
@@ -79,11 +79,11 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def deterministic(*, wanted: bool) -> Iterator[None]:
-    """Have torch use only deterministic algorithms, if wanted; else leave its setting."""
+    """Make torch use only deterministic algorithms if wanted; else leave its setting unchanged."""
     if not wanted:
         yield
         return
-    # cuBLAS reads it when the process first uses it; without it torch refuses matrix products.
+    # cuBLAS reads the variable on first use; without it torch refuses matrix products.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     before = torch.are_deterministic_algorithms_enabled()
     warned = torch.is_deterministic_algorithms_warn_only_enabled()
@@ -95,7 +95,7 @@ def deterministic(*, wanted: bool) -> Iterator[None]:
 
 
 def limit_memory(share: float) -> None:
-    """Let this process have no more than a share of its GPU's memory, its context included."""
+    """Limit this process to a share of its GPU's memory, including the CUDA context."""
     global _allowed
     total = torch.cuda.get_device_properties(0).total_memory
     _allowed = max(share - _CONTEXT / total, share / 2)
@@ -110,5 +110,5 @@ def free_memory(device: torch.device) -> int:
 
 
 def has_bf16(device: torch.device) -> bool:
-    """Whether a device is a GPU with bfloat16, and so with TF32: NVIDIA's since Ampere."""
+    """Whether a device is an NVIDIA GPU with bfloat16 and TF32, which all have since Ampere."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 8

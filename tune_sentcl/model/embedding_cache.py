@@ -1,8 +1,8 @@
 """Embeddings of a frozen encoder on disk, each sentence encoded once per machine.
 
-A file has the sorted digests of its sentences, and their embeddings, and appears whole or not at
-all. All workers share one map. One process at a time writes the files of an encoder; others wait
-for its lock, which the operating system frees when a process ends.
+A file holds the sorted digests of its sentences and their embeddings; it appears whole or not at
+all. All workers share one memory map. One process at a time writes the files of an encoder; others
+wait for its lock, which the operating system releases when the process ends.
 """
 
 import hashlib
@@ -25,14 +25,14 @@ from tune_sentcl.errors import Fault, ResourceError, first_line
 from tune_sentcl.shapes import EmbeddingMatrix
 
 Encode = Callable[[Sequence[str]], EmbeddingMatrix]
-Digests = NDArray[Any]  # bytes; beartype knows numpy.bytes_ only without a length
+Digests = NDArray[Any]  # bytes; beartype rejects numpy.bytes_ with a length
 
-_CHUNK = 65_536  # sentences per file: the most that a killed pass loses
+_CHUNK = 65_536  # sentences per file, which a killed process loses at most
 _log = logging.getLogger(__name__)
 
 
 def cache_root() -> Path:
-    """The folder of all files: TUNE_SENTCL_CACHE, else the user's cache folder."""
+    """The folder of all files: TUNE_SENTCL_CACHE, else a folder in the user's cache."""
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(os.environ.get("TUNE_SENTCL_CACHE") or f"{home}/tune_sentcl").expanduser()
 
@@ -40,16 +40,17 @@ def cache_root() -> Path:
 class EmbeddingCache:
     """The embeddings of one frozen encoder.
 
-    A method raises ResourceError if the folder cannot be read or written, and UnicodeEncodeError
+    Its methods raise ResourceError if the folder cannot be read or written, and UnicodeEncodeError
     if a sentence holds half of a surrogate pair.
 
     Attributes:
         encoded: The number of sentences that `locate` has encoded so far.
-        seconds: The time that `locate` took for them, including waits for other processes.
+        seconds: The seconds that `locate` took to encode them, including waits for other
+            processes.
     """
 
     def __init__(self, identity: Mapping[str, str | int]) -> None:
-        """Open nothing yet; `identity` is everything that the embeddings depend on."""
+        """Name the files by `identity`, which holds everything that the embeddings depend on."""
         key = json.dumps(dict(identity), sort_keys=True)
         self._stem = f"embeddings-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
         self._root = cache_root()
@@ -57,22 +58,22 @@ class EmbeddingCache:
         self.encoded, self.seconds = 0, 0.0
 
     def locate(self, sentences: Sequence[str], encode: Encode) -> NDArray[np.int64]:
-        """Find sentences; the first process that misses some encodes them.
+        """Find sentences in the cache; encode those that it lacks.
 
         Args:
             sentences: At least one; they may repeat.
             encode: The encoder; called only with missing sentences.
 
         Returns:
-            The number of each sentence for `take`, valid in this object.
+            The number of each sentence for `take`, valid for this object.
         """
         digests = _digests(sentences)
         numbers = self._find(digests)
         if (numbers < 0).any():
             start = time.perf_counter()
             with self._locked():
-                missing = np.flatnonzero(self._find(digests) < 0)  # others may have written
-                # In the order of their digests, so that a search finds them in a file.
+                missing = np.flatnonzero(self._find(digests) < 0)  # others may have written by now
+                # Sorted by digest, because lookups search a file by bisection.
                 distinct = missing[np.unique(digests[missing], return_index=True)[1]]
                 for first in range(0, len(distinct), _CHUNK):
                     chosen = distinct[first : first + _CHUNK]
@@ -89,7 +90,7 @@ class EmbeddingCache:
         return [sentences[row] for row in np.flatnonzero(numbers < 0).tolist()]
 
     def take(self, numbers: NDArray[np.int64]) -> EmbeddingMatrix:
-        """Copy the embeddings of some numbers of `locate` from the memory map, one row each."""
+        """Copy the embeddings of these numbers of `locate` from the memory map, a row each."""
         parts = [embeddings for _, embeddings in self._parts.values()]
         matrix = np.empty((len(numbers), parts[0].shape[1]), dtype=np.float32)
         start = 0
@@ -100,7 +101,7 @@ class EmbeddingCache:
         return matrix
 
     def _find(self, digests: Digests) -> NDArray[np.int64]:
-        """The number of each digest, counted over the files in the order of reading; else -1."""
+        """The number of each digest, counted over the files as they were read; -1 if missing."""
         self._read_others()
         numbers = np.full(len(digests), -1, dtype=np.int64)
         start = 0
@@ -112,14 +113,14 @@ class EmbeddingCache:
         return numbers
 
     def _read_others(self) -> None:
-        """Map the files that other processes have written; a damaged one is deleted."""
+        """Map the files that other processes wrote; delete damaged files."""
         for path in sorted({*self._root.glob(f"{self._stem}.*.arrow")}.difference(self._parts)):
             with self._explained():
                 try:
                     self._parts[path] = _mapped(path)
                 except (pa.ArrowException, OSError) as error:
                     if getattr(error, "errno", None):
-                        raise  # the file may be whole
+                        raise  # the error may not be the file's
                     _log.warning(
                         "%s is damaged (%s) and is computed again", path, first_line(error)
                     )
@@ -146,7 +147,7 @@ class EmbeddingCache:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the lock of the encoder's files, and remove what killed processes left."""
+        """Hold the lock of the encoder's files; remove unfinished files of killed processes."""
         lock = FileLock(self._root / f"{self._stem}.lock")
         with self._explained():
             self._root.mkdir(parents=True, exist_ok=True)
@@ -166,7 +167,7 @@ class EmbeddingCache:
     def _explained(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, NotImplementedError) as error:  # the last: the file system has no locks
+        except (OSError, NotImplementedError) as error:  # the system may have no locks
             rule = f"must be a folder that can be read and written ({first_line(error)})"
             move = "Set TUNE_SENTCL_CACHE to a folder with free disk space."
             raise ResourceError(

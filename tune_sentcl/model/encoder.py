@@ -1,4 +1,4 @@
-"""A pretrained transformer with its tokenizer and pooling: sentences in, embeddings out."""
+"""A pretrained transformer with its tokenizer and pooling: it turns sentences into embeddings."""
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
@@ -30,8 +30,8 @@ from tune_sentcl.model.tokenizing import adds_cls, evaluation_tokens, token_ids
 from tune_sentcl.model.tokens import InputTemplate, Tokens
 from tune_sentcl.shapes import EmbeddingMatrix, Embeddings
 
-# Without cuDNN's, which plans anew for each shape: on an H200 a step of MiniLM's in bf16 takes 267
-# ms with it and 24 without.
+# Without cuDNN's attention, which plans anew for each shape: on an H200, a step of MiniLM in bf16
+# takes 267 ms with it and 24 ms without.
 _ATTENTION = (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH)
 
 _Found = TypeVar("_Found")
@@ -43,22 +43,23 @@ class Encoder(nn.Module):
     Attributes:
         transformer: A transformers model, or the `TokenVectors` of a static encoder; all its
             weights are this module's weights.
-        tokenizer: The tokenizer that belongs to it.
+        tokenizer: The transformer's tokenizer.
         pooling: How token states become an embedding.
         max_length: Longest input in tokens, special tokens included; longer inputs are truncated.
-        train_length: The same for `tokenize` and `contents`, which training uses.
+        train_length: Longest input for `tokenize` and `contents`, which training uses.
         prefixes: Prefixes of sentences in `tokenize`, `contents` and `encode`.
-        adapted: Its adapters and their base checkpoint; None without adapters.
+        adapted: The checkpoint on which its adapters were trained; None without adapters.
         head: The modules that pool, if the pooling is `modules`.
         tail: Modules after the pooling; often none.
         normalize: The checkpoint's module that scales embeddings to length 1, or None. `export`
-            writes it again. It is not applied, because no cosine depends on lengths.
+            writes it again. This class does not apply it, because no cosine depends on lengths.
         settings: Prompts, similarity and width that the checkpoint's files state.
-        packed: Whether inputs pass the transformer without padding, if it supports that; False
-            pads them to the longest.
-        arithmetic: The arithmetic of training. `bf16` runs the transformer under bfloat16
-            autocast, but never pooling, heads and losses.
-        runner: Computes the pooled states of packed inputs in training; None: this module does.
+        packed: Whether the transformer gets inputs without padding, if it supports that; False
+            pads inputs to the longest.
+        arithmetic: The arithmetic of training. With `bf16`, the transformer runs under bfloat16
+            autocast, but pooling, heads and losses do not.
+        runner: Computes the pooled states of packed inputs in training; None: this module computes
+            them.
     """
 
     def __init__(
@@ -69,11 +70,11 @@ class Encoder(nn.Module):
         max_length: int,
         train_length: int | None = None,
     ) -> None:
-        """Join the parts without a copy; the transformer's positions may shorten inputs.
+        """Join the parts without a copy; inputs are cut to the transformer's positions.
 
         Raises:
             CheckpointError: The pooling needs a classification token and the tokenizer adds none,
-                or a static encoder has another pooling than its own.
+                or the pooling of a static encoder is not `mean`.
         """
         super().__init__()
         if isinstance(transformer, TokenVectors) and pooling != "mean":
@@ -116,17 +117,17 @@ class Encoder(nn.Module):
         return self.packed and self._packable and packs_on(self.device)
 
     def tokenize(self, sentences: Sequence[str], *, prompt: Prompt = "text") -> list[list[int]]:
-        """Token numbers of sentences, with prefix and special tokens, cut to `train_length`."""
+        """Token numbers of sentences with prefix and special tokens, cut to `train_length`."""
         return token_ids(self.tokenizer, self.train_length, self._read(sentences, prompt=prompt))
 
     def contents(self, sentences: Sequence[str], *, prompt: Prompt = "text") -> list[list[int]]:
-        """Token numbers of sentences without special tokens, truncated so that `singles` fit."""
+        """Token numbers without special tokens, truncated so that the results of `singles` fit."""
         num_tokens = self.train_length - self._template.single_length
         read = self._read(sentences, prompt=prompt)
         return token_ids(self.tokenizer, max(num_tokens, 0), read, special=False)
 
     def _read(self, sentences: Sequence[str], *, prompt: Prompt) -> list[str]:
-        """Sentences with their prefix.
+        """Add the prefixes to sentences.
 
         Raises:
             CheckpointError: The encoder's own modules leave prefixes out of the pooling.
@@ -139,15 +140,15 @@ class Encoder(nn.Module):
         return read
 
     def singles(self, contents: Tokens) -> Tokens:
-        """Add the special tokens of one sentence to each content."""
+        """Make an input of each content (tokens of a sentence) by adding special tokens."""
         return self._template.singles(contents)
 
     def pairs(self, first: Tokens, second: Tokens) -> Tokens:
-        """Join each two contents and the special tokens of a pair to one input."""
+        """Make an input of each two contents by adding the special tokens of a pair."""
         return self._template.pairs(first, second)
 
     def check_pairs_fit(self) -> None:
-        """Raise a CheckpointError if two sentences of `train_length` do not fit one input."""
+        """Raise CheckpointError if two sentences of `train_length` do not fit one input."""
         content = self.train_length - self._template.single_length
         needed = 2 * content + self._template.pair_length
         if self._positions is not None and needed > self._positions:
@@ -176,7 +177,7 @@ class Encoder(nn.Module):
 
         Args:
             inputs: At least one sentence, as Tokens or as lists from `tokenize`.
-            divisor: As for `pool`.
+            divisor: The divisor of `pool`.
         """
         tokens = inputs if isinstance(inputs, Tokens) else Tokens.of(inputs)
         embeddings: Embeddings = self.tail(self._pooled(tokens, divisor))
@@ -189,7 +190,7 @@ class Encoder(nn.Module):
             return means
         if self.pooling == "modules":
             return self.head.from_features(self._run(token_states.padded_features, tokens))
-        # Only a padded batch can hold an input without tokens.
+        # An input without tokens needs a padded batch.
         packed = self.packs and bool(tokens.lengths.all())
         if packed and self.training and (runner := self.runner) is not None:
             pooled = self._run(lambda given, tokens: runner(given, tokens, divisor), tokens)
@@ -200,7 +201,7 @@ class Encoder(nn.Module):
         return pool(last, mask, self.pooling, divisor, first)
 
     def _check_rows(self, tokens: Tokens) -> None:
-        """Raise a CheckpointError for a token without a vector; a GPU would end the process."""
+        """Raise CheckpointError for a token without a vector, which would crash a GPU process."""
         number = int(tokens.ids.max(initial=0))
         if self._rows is not None and number >= self._rows:
             token = self.tokenizer.convert_ids_to_tokens(number)
@@ -224,11 +225,11 @@ class Encoder(nn.Module):
     def together(
         self, parts: Sequence[Tokens], divisors: Sequence[int | None]
     ) -> tuple[Embeddings, ...]:
-        """Encode several batches, in one forward pass if inputs are packed.
+        """Encode several batches; packed inputs need only one forward pass.
 
         Args:
-            parts: Each with one input or more.
-            divisors: As for `pool`, one for each part; None for all parts or for no part.
+            parts: The batches, each with at least one input.
+            divisors: The divisor of `pool` for each part; either all are None or none is.
         """
         if not self.packs:
             both = zip(parts, divisors, strict=True)
@@ -250,13 +251,13 @@ class Encoder(nn.Module):
     ) -> EmbeddingMatrix:
         """Encode sentences for evaluation: no dropout, no gradient, each distinct sentence once.
 
-        Means divide by each sentence's own tokens, so the batch size and the other sentences of a
-        batch change embeddings only by rounding.
+        Mean pooling divides by each sentence's own number of tokens, so the batch size and the
+        other sentences of a batch change embeddings only by rounding.
 
         Args:
             sentences: Any number; the rows keep their order.
             progress: Called after each batch.
-            prompt: Which prefix the sentences get.
+            prompt: The kind of the sentences, which decides their prefix.
 
         Raises:
             NonFiniteError: An embedding holds NaN or infinity; the error names the first
@@ -279,7 +280,7 @@ class Encoder(nn.Module):
         return matrix[[numbers[sentence] for sentence in sentences]]
 
     def drop_runner(self) -> bool:
-        """Drop the runner, if there is one, to free its memory; the transformer is called then."""
+        """Free the runner's memory; this module then computes. False without a runner."""
         runner, self.runner = self.runner, None
         if runner is not None:
             runner.release()
@@ -288,7 +289,7 @@ class Encoder(nn.Module):
         return runner is not None
 
     def _encoded_batch(self, tokens: Tokens) -> Tensor:
-        """A batch's embeddings; in two halves if it does not fit the memory, and so on."""
+        """The embeddings of a batch, which is halved until it fits the memory."""
         try:
             embeddings: Embeddings = self(tokens)
         except RuntimeError as error:
@@ -296,7 +297,7 @@ class Encoder(nn.Module):
                 raise
         else:
             return embeddings.float()
-        # After the handler, because the traceback keeps the states alive.
+        # After the handler, because the exception's traceback holds the states.
         if self.drop_runner():
             return self._encoded_batch(tokens)
         halves = np.array_split(np.arange(len(tokens)), 2)
@@ -316,15 +317,15 @@ def load_encoder(
     device: str = "cpu",
     train_length: int | None = None,
 ) -> Encoder:
-    """Make an encoder with a checkpoint's starting weights.
+    """Make an encoder with a checkpoint's weights.
 
     Files are read once per process. Every call returns a new module, in single precision and in
     evaluation mode. Torch's global generator does not change.
 
     Args:
         checkpoint: From `resolve_checkpoint`.
-        pooling: For `auto` see `used`, as for the length.
-        max_length: Longest input in tokens, special tokens included.
+        pooling: The pooling; `auto` takes the files' value, see `used`.
+        max_length: Longest input in tokens, special tokens included; `auto` as for `pooling`.
         device: The torch device of the weights.
         train_length: Longest input in training; None: `max_length`.
 
@@ -332,7 +333,7 @@ def load_encoder(
         CheckpointError: The checkpoint cannot be loaded or does not support the pooling.
     """
     base = load_base(checkpoint)
-    # The tokenizer is shared, because nothing trains it and a copy of its vocabulary takes long.
+    # All encoders share the tokenizer: nothing trains it, and copying its vocabulary takes long.
     pooling, max_length = used(checkpoint, pooling, max_length)
     transformer = copy.deepcopy(base.transformer)
     encoder = Encoder(transformer, base.tokenizer, pooling, max_length, train_length)

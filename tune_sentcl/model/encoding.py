@@ -10,12 +10,12 @@ from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.model.tokens import Tokens, batches_by_length
 from tune_sentcl.shapes import EmbeddingMatrix
 
-# A CPU is fastest with states that fit its caches; a GPU is fastest with large batches.
+# A CPU is fastest if states fit its caches; a GPU is fastest with large batches.
 _TOKENS_ON_CPU, _TOKENS_ON_GPU = 1024, 32768
-_MOST_WAITING = 2**26  # numbers: a quarter of a GiB
+_MOST_WAITING = 2**26  # numbers, a quarter of a GiB
 
 Progress = Callable[[int, int], None]
-"""Called with the number of distinct sentences that are done, and that of all of them."""
+"""Called with the number of encoded distinct sentences, and their total number."""
 
 
 def by_batches(
@@ -25,12 +25,12 @@ def by_batches(
     device: torch.device,
     progress: Progress | None,
 ) -> EmbeddingMatrix:
-    """Encode inputs, the longest first, in batches that suit the device.
+    """Encode inputs in batches that suit the device, the longest inputs first.
 
     Args:
-        encode: Gives a batch's embeddings, of this width and on this device.
+        encode: Maps a batch to its embeddings of width `width`, on the device.
         tokens: The inputs.
-        width: The width.
+        width: The width of an embedding.
         device: The device.
         progress: Called after each batch.
 
@@ -39,7 +39,7 @@ def by_batches(
     """
     matrix = np.empty((len(tokens), width), dtype=np.float32)
     budget = _TOKENS_ON_CPU if device.type == "cpu" else _TOKENS_ON_GPU
-    # Copying to the host waits for the device, so one copy takes many batches.
+    # A copy to the host waits for the device, so one copy serves many batches.
     waiting: list[Tensor] = []
     copied = done = 0
     order = np.argsort(-tokens.lengths, kind="stable")
@@ -55,7 +55,7 @@ def by_batches(
 
 
 def check_finite(matrix: EmbeddingMatrix, sentences: Sequence[str]) -> None:
-    """Raise a NonFiniteError that names the first sentence whose embedding is not finite."""
+    """Raise NonFiniteError that names the first sentence whose embedding is not finite."""
     bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
     if bad.size:
         raise NonFiniteError(

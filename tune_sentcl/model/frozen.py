@@ -1,8 +1,8 @@
 """An encoder whose transformer is never trained; its embeddings come from the cache.
 
-It may be a text file of word vectors (GloVe) instead. A line is a word and its numbers, separated
-by spaces. A first line of two numbers (word2vec's header) is skipped. Each call reads the whole
-file and keeps only the needed words, because the largest such files exceed the memory of many
+The encoder may instead be a text file of word vectors (GloVe). A line is a word and its numbers,
+separated by spaces. A first line of two numbers (word2vec's header) is skipped. Each call reads
+the whole file but keeps only the needed words, because large files exceed the memory of many
 machines.
 """
 
@@ -32,17 +32,17 @@ from tune_sentcl.shapes import EmbeddingMatrix
 
 
 class FrozenEncoder(nn.Module):
-    """Looks up frozen embeddings, and applies the layers that a method has appended.
+    """Looks up frozen embeddings, and applies the layers that a method appended.
 
     The transformer is loaded only to encode sentences that the cache lacks, and freed afterwards.
 
     Attributes:
         checkpoint: The encoder's checkpoint.
-        cache: The frozen embeddings by text, with prefix. Encoders that differ only in prefixes
-            share it.
+        cache: The frozen embeddings by text including its prefix. Encoders that differ only in
+            prefixes share this cache.
         prefixes: Prefixes of sentences in `base`, `locate` and `encode`.
         tail: Layers after the frozen embeddings, often none; this module has no other weights.
-        compression: How `encode` makes the embeddings behind the tail smaller; None: it does not.
+        compression: How `encode` compresses the tail's output; None: not at all.
         dim: Width of a frozen embedding.
     """
 
@@ -58,11 +58,12 @@ class FrozenEncoder(nn.Module):
 
         Args:
             checkpoint: From `resolve_checkpoint`.
-            pooling: How token states become an embedding; for `auto` see `used`; word vectors are
+            pooling: How token states become an embedding; for `auto` see `used`. Word vectors are
                 always averaged.
             max_length: Longest input in tokens, special tokens included; for `auto` see `used`.
-            device: The device of the tail, which also computes missing embeddings.
-            sentences: All texts that will be needed, with prefix, to encode them in one pass.
+            device: The device of the tail and of encoding.
+            sentences: All texts that will be needed, including prefixes, so that one pass encodes
+                them.
 
         Raises:
             CheckpointError: The checkpoint cannot be loaded or does not support the pooling.
@@ -76,7 +77,7 @@ class FrozenEncoder(nn.Module):
         self.tail = Tail()
         self.compression: Compression | None = None
         self.cache = EmbeddingCache(self._identity())
-        # One row, because all of them may not fit in memory.
+        # One row only, because all rows may not fit in memory.
         self.dim: int = self.cache.take(self.cache.locate(sentences, self._encode)[:1]).shape[1]
 
     @property
@@ -111,7 +112,7 @@ class FrozenEncoder(nn.Module):
         return embeddings if self.compression is None else self.compression.apply(embeddings)
 
     def whole(self) -> Encoder | None:
-        """The same encoder with its transformer, to be saved; None for word vectors."""
+        """The same encoder with its transformer, for saving; None for word vectors."""
         if self.checkpoint.kind == "words":
             return None
         encoder = load_encoder(self.checkpoint, self.pooling, self.max_length)
@@ -126,7 +127,7 @@ class FrozenEncoder(nn.Module):
             return identity
         device = torch.device(self.device)
         identity |= {"pooling": self.pooling, "max_length": self.max_length, "device": device.type}
-        with tensor_cores(device, allowed=True):  # as `Encoder.forward` in evaluation
+        with tensor_cores(device, allowed=True):  # `Encoder` does so in evaluation
             identity["precision"] = matmul_precision()
         return identity | {name: version(name) for name in ("tokenizers", "torch", "transformers")}
 
@@ -144,7 +145,7 @@ def average_vectors(path: str, sentences: Sequence[str]) -> EmbeddingMatrix:
     """Average the vectors of each sentence's words; repeated words count each time.
 
     Spaces separate words, as in SentEval's tokenized files. A word that the file lacks is looked
-    up in lower case, then as its runs of letters and single marks, so that raw text works too.
+    up in lower case, then split into words and punctuation marks, so that raw text works, too.
     Words that are still unknown are left out. A sentence without a known word gets the average of
     the file, as GloVe's authors advise for unknown words.
 
@@ -194,7 +195,7 @@ def _read(
     count = 0
     with (
         Path(path).open(encoding="utf-8", errors="replace", newline="\n") as file,
-        np.errstate(over="ignore"),  # an overflow is not finite, and is refused below
+        np.errstate(over="ignore"),  # infinity is refused below
     ):
         for number, line in enumerate(file, start=1):
             word, _, rest = line.rstrip().partition(" ")
@@ -203,7 +204,7 @@ def _read(
             vector = _numbers(rest)
             if total is None:
                 total = np.zeros(len(vector))
-            while len(vector) > len(total):  # GloVe 840B has words with spaces in them
+            while len(vector) > len(total):  # some words of GloVe 840B contain spaces
                 word, rest = f"{word} {rest.partition(' ')[0]}", rest.partition(" ")[2]
                 vector = _numbers(rest)
             if len(vector) != len(total) or not len(vector) or not np.isfinite(vector).all():
@@ -228,5 +229,5 @@ def _numbers(text: str) -> NDArray[np.float32]:
     try:
         return np.array(fields, dtype=np.float32)
     except ValueError:
-        # A word with a space in it: the caller compares the number of fields and the NaN.
+        # A word contains a space: the caller sees NaN and the number of fields.
         return np.full(len(fields), np.nan, dtype=np.float32)

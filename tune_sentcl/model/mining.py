@@ -1,6 +1,6 @@
-"""Hard negatives of anchors, mined among all positives by an encoder.
+"""Hard negatives for anchors: an encoder mines them among all positives.
 
-sentence-transformers' `mine_hard_negatives` chooses them; their embeddings come from the cache.
+sentence-transformers' `mine_hard_negatives` chooses them, with embeddings from the cache.
 """
 
 import io
@@ -22,7 +22,7 @@ from tune_sentcl.shapes import EmbeddingMatrix
 
 
 def mining_name(corpus: Corpus, config: DataConfig, checkpoint: Checkpoint) -> str:
-    """A hash of all that mined negatives depend on: the rows, the encoder and the settings."""
+    """A hash of everything that mined negatives depend on: rows, encoder and settings."""
     settings = (config.mined, config.mined_margin, config.mined_depth)
     return fingerprint_of([(corpus.fingerprint, checkpoint.fingerprint, *map(str, settings))])
 
@@ -30,14 +30,14 @@ def mining_name(corpus: Corpus, config: DataConfig, checkpoint: Checkpoint) -> s
 def mined_negatives(corpus: Corpus, config: DataConfig, checkpoint: Checkpoint) -> pa.Table:
     """Mine negatives of triplets.
 
-    A negative is a positive of another anchor, and never one of the same anchor in any row. It is
-    among the `mined_depth` nearest ones (and as many more as an anchor has positives at most).
-    Its cosine is below that of the anchor's furthest positive by the share `mined_margin` at
-    least. The `mined` nearest ones are taken; a row may have fewer.
+    A negative is a positive of another anchor, but of no row with the same anchor. It is among the
+    `mined_depth` positives nearest to the anchor (plus the largest number of positives of an
+    anchor). Its cosine is at least the share `mined_margin` below that of the anchor's furthest
+    positive. The `mined` nearest such positives become negatives; a row may get fewer.
 
     Args:
         corpus: Triplets.
-        config: Has the number of negatives, the depth and the margin.
+        config: The config with the number of negatives, the depth and the margin.
         checkpoint: The encoder that finds them.
 
     Returns:
@@ -53,7 +53,7 @@ def mined_negatives(corpus: Corpus, config: DataConfig, checkpoint: Checkpoint) 
 
     pairs = {name: corpus.texts(name) for name in ("anchor", "positive")}
     miner: Any = _Miner(checkpoint, corpus.sentences())
-    with redirect_stderr(io.StringIO()):  # its progress bars cannot be switched off
+    with redirect_stderr(io.StringIO()):  # the function's progress bars cannot be turned off
         found = mine_hard_negatives(
             datasets.Dataset.from_dict(pairs),
             miner,
@@ -75,11 +75,11 @@ def mined_negatives(corpus: Corpus, config: DataConfig, checkpoint: Checkpoint) 
 
 
 def with_negatives(corpus: Corpus, mined: pa.Table) -> Corpus:
-    """Add mined negatives to triplets, behind those that they have."""
+    """Add mined negatives to triplets, after the negatives that they have."""
     table, first = corpus.table, len(corpus.negatives()) + 1
     for place, column in enumerate(mined.columns[2:]):
         table = table.append_column(f"negative_{first + place}", column)
-    # Each source by itself, because what is a source decides batches, and so the fingerprint.
+    # Each source by itself, because the sources decide the batches, and therefore the fingerprint.
     parts = replace(corpus, table=table).by_source()
     joined = join_corpora([make_corpus(part.kind, part.table, part.source) for part in parts])
     return replace(joined, dropped=corpus.dropped, notes=corpus.notes)
@@ -95,7 +95,7 @@ class _Miner:
         self._encoder = FrozenEncoder(checkpoint, "auto", "auto", device, sentences)
 
     def encode_query(self, texts: Sequence[str], **_: Any) -> EmbeddingMatrix:
-        """Embeddings of length 1."""
+        """Embeddings, scaled to length 1."""
         rows = self._encoder.base(texts)
         return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True).clip(1e-12))
 

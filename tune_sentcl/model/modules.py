@@ -1,7 +1,7 @@
-"""Layers beside a transformer: the encoder's modules, and heads that are dropped after training.
+"""Layers besides a transformer: the encoder's modules, and heads that only training uses.
 
 An encoder's modules are those of sentence-transformers. Its head turns token states into an
-embedding, its tail changes the embedding. The library is imported where the first module is made,
+embedding; its tail changes the embedding. The library is imported when the first module is made,
 because the import takes three seconds.
 """
 
@@ -22,13 +22,13 @@ ClassifierActivation = Literal["none", "relu", "tanh"]
 
 
 class Modules(nn.Sequential):
-    """Modules that each change a table of features, and the embedding that they lead to."""
+    """Modules that change a dict of features one after another, up to the embedding."""
 
     def from_features(self, features: Mapping[str, Tensor]) -> Embeddings:
-        """Run the modules.
+        """Run the modules and return the embeddings.
 
         Args:
-            features: As a Transformer of sentence-transformers gives them, such as
+            features: Features by the names of sentence-transformers' module Transformer, such as
                 `token_embeddings`, `attention_mask` and `input_ids`.
         """
         table = dict(features)
@@ -43,7 +43,7 @@ class Modules(nn.Sequential):
 
 
 class Tail(Modules):
-    """The modules after an encoder's pooling, possibly none, that belong to the encoder."""
+    """The encoder's modules after its pooling, often none."""
 
     def forward(self, embeddings: Embeddings) -> Float[Tensor, "batch width"]:
         """Transform embeddings to the tail's output width."""
@@ -55,7 +55,7 @@ def dense(layer: nn.Linear, activation: Activation) -> nn.Module:
     from sentence_transformers.sentence_transformer import modules
 
     library: Any = modules
-    with torch.device("meta"):  # so that no random number is drawn for the layer that is replaced
+    with torch.device("meta"):  # so no random number is drawn for the layer that is replaced
         made: nn.Module = library.Dense(
             layer.in_features,
             layer.out_features,
@@ -69,8 +69,8 @@ def dense(layer: nn.Linear, activation: Activation) -> nn.Module:
 class PairClassifier(nn.Module):
     """Classifies a pair's features (u, v, |u - v|): entailment, neutral or contradiction.
 
-    Linear(3 dim, hidden), activation, Linear(hidden, 3), without dropout (SCL section 3). The
-    authors have no activation, so their two layers are one linear map.
+    The layers are Linear(3 dim, hidden), activation, Linear(hidden, 3), without dropout (SCL
+    section 3). The authors use no activation, so their two layers are one linear map.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class PairClassifier(nn.Module):
         activation: ClassifierActivation,
         generator: torch.Generator,
     ) -> None:
-        """Draw the weights from a generator on the CPU, and nothing from torch's global one."""
+        """Draw the weights from `generator` on the CPU; torch's global generator is unchanged."""
         super().__init__()
         self.layers = nn.Sequential(
             linear(3 * dim, hidden, generator),
@@ -114,7 +114,7 @@ class InteractionHead(nn.Module):
     """
 
     def __init__(self, dim: int, scores: int, generator: torch.Generator) -> None:
-        """Draw the weights; a pair has `scores` interactive scores, the paper's r has `dim`."""
+        """Draw the weights; a pair gets `scores` interactive scores (the paper's r has `dim`)."""
         super().__init__()
         self.predictor = nn.Sequential(
             normal_linear(dim, dim, generator), nn.BatchNorm1d(dim), nn.ELU()

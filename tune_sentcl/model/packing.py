@@ -1,10 +1,10 @@
 """Packing: all inputs of a batch as one sequence through a transformer, without padding.
 
 Half of the tokens of a padded batch of sentences are padding. A packed batch is one sequence, in
-which each token has the position of its own input. Layers that act on single tokens need nothing
-else. Attention needs to know where an input ends. It reads that from the keyword `packing`, which
-transformers passes to the attention function that the model's config names. Dropout draws only
-for real tokens, so its noise differs from that of a padded batch, with the same distribution.
+which each token has the position in its own input. Layers that act on single tokens need no
+change. Attention must know where an input ends. It reads that from the keyword `packing`, which
+transformers passes to the attention function that the model's config names. Dropout draws only for
+real tokens, so its noise differs from that of a padded batch, with the same distribution.
 """
 
 from collections.abc import Iterator
@@ -24,19 +24,19 @@ from tune_sentcl.model.device import to_device
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.shapes import Mask, TokenStates
 
-# Attention costs little beside the other layers, so many small groups cost more than padding.
+# Attention is cheap beside the other layers, so many small groups would cost more than padding.
 _LEAST_FILLED = 0.65
 
 
 @dataclass(frozen=True)
 class Group:
-    """Inputs of similar length, whose attention is one padded batch.
+    """Inputs of similar length, whose attention is computed as one padded batch.
 
     Attributes:
         count: The number of inputs.
-        width: Tokens of the longest.
-        indices: The index of each token among the count x width positions; None: without padding.
-        mask: The attention mask of the positions that hold a token; None: without padding.
+        width: Tokens of the longest input.
+        indices: The index of each token among the count x width positions; None: no padding.
+        mask: The attention mask of the positions that hold a token; None: no padding.
     """
 
     count: int
@@ -52,11 +52,11 @@ class Group:
 
 @dataclass(frozen=True)
 class Bounds:
-    """The bounds of the inputs in a packed sequence, as a GPU's attention needs them.
+    """The bounds of the inputs in a packed sequence, for a GPU's attention kernel.
 
     Attributes:
-        bounds: The start of each input, and the end of the last, in 32 bits.
-        longest: The most tokens that an input may have.
+        bounds: The start of each input, then the end of the last, as 32-bit integers.
+        longest: An upper limit of the tokens of an input.
     """
 
     bounds: Int[Tensor, " bounds"]
@@ -68,26 +68,26 @@ class Packing:
 
     Attributes:
         tokens: The inputs, the longest first.
-        order: The place of each of them in the given order.
+        order: The position of each input of `tokens` in the given order.
         device: The device of the transformer.
     """
 
     def __init__(self, tokens: Tokens, device: torch.device) -> None:
-        """Lay out one input or more, none of them empty."""
+        """Lay out at least one input; no input may be empty."""
         self.device = device
         self.order = np.argsort(-tokens.lengths, kind="stable")
         self.tokens = tokens.take(self.order)
         self._lengths = self.tokens.lengths
 
     def inputs(self, padding: int | None) -> dict[str, Tensor]:
-        """The transformer's inputs: one sequence of all tokens; `padding` as for `numbers`."""
+        """The transformer's inputs: all tokens as one sequence; for `padding` see `numbers`."""
         return named_inputs(to_device(self.numbers(padding), self.device))
 
     def numbers(self, padding: int | None) -> Int64[np.ndarray, "3 tokens"]:
-        """The number, position and segment of each token, as `named_inputs` names them.
+        """The number, position and segment of each token, for `named_inputs`.
 
         Args:
-            padding: From `padding_position`; tokens of this number get this position, too.
+            padding: From `padding_position`; tokens with this number also get this position.
         """
         ids = self.tokens.ids.astype(np.int64)
         if padding is None:
@@ -111,18 +111,18 @@ class Packing:
         flat = np.repeat(self.order * width, self._lengths) + self._within
         indices = to_device(flat, self.device)
         mask = torch.zeros(rows * width, dtype=torch.long, device=self.device)
-        mask.index_fill_(0, indices, 1)  # `mask[indices] = 1` would wait for a copy of the 1
+        mask.index_fill_(0, indices, 1)  # `mask[indices] = 1` would copy the 1, and wait
         padded = scatter_rows(states[0], indices, rows * width)
         return padded.view(rows, width, -1), mask.view(rows, width)
 
     @cached_property
     def groups(self) -> list[Group]:
-        """The inputs in groups, none of which is padded by more than half its tokens."""
+        """The inputs in groups of similar length, so that padding stays small."""
         return list(self._grouped())
 
     @cached_property
     def bounds(self) -> Int[Tensor, " bounds"]:
-        """The start of each input, and the end of the last, in 32 bits."""
+        """The start of each input, then the end of the last, as 32-bit integers."""
         return to_device(self.tokens.offsets.astype(np.int32), self.device)
 
     @property
@@ -132,13 +132,14 @@ class Packing:
 
     @cached_property
     def _within(self) -> Int64[np.ndarray, " tokens"]:
-        """The index of each token in its input."""
+        """The position of each token in its own input."""
         starts = np.repeat(self.tokens.offsets[:-1], self._lengths)
         within: Int64[np.ndarray, " tokens"] = np.arange(len(starts)) - starts
         return within
 
     def _grouped(self) -> Iterator[Group]:
-        # From the longest down: an input that would fill too little of the width starts a group.
+        # From the longest down; an input that would fill too little of the width starts a new
+        # group.
         starts = [0]
         for row, length in enumerate(self._lengths.tolist()):
             if length < _LEAST_FILLED * self._lengths[starts[-1]]:
@@ -176,10 +177,10 @@ _ARGUMENTS = (
 
 
 def make_packable(transformer: Any) -> bool:
-    """Set an attention function that follows `packing`; without it, it is the usual function.
+    """Make a transformer's attention follow the keyword `packing`; without it, nothing changes.
 
     Returns:
-        Whether the transformer supports it; if not, it is left unchanged.
+        Whether the transformer supports packing; if not, it is left unchanged.
     """
     config = transformer.config
     if config.model_type not in PACKED_KINDS:
@@ -192,9 +193,9 @@ def make_packable(transformer: Any) -> bool:
 
 
 def packs_on(device: torch.device) -> bool:
-    """Whether attention of packed inputs can be computed on a device.
+    """Whether a device can compute the attention of packed inputs.
 
-    The kernel is private to torch, so that a release may change it; then a GPU pads.
+    The kernel is private to torch, so a release may change it; a GPU then pads inputs.
     """
     return device.type == "cpu" or (device.type == "cuda" and _knows_kernel())
 
@@ -230,7 +231,7 @@ def _attend(
     causal, window = rest.get("is_causal"), rest.get("sliding_window")
     causal = module.is_causal if causal is None else causal
     repeats = query.shape[1] // key.shape[1]
-    if repeats > 1:  # heads of queries share one of keys
+    if repeats > 1:  # several heads of queries share one head of keys
         key, value = (part.repeat_interleave(repeats, dim=1) for part in (key, value))
     # Under autocast, rotary positions leave queries and keys in single precision.
     given = [part.to(value.dtype) for part in (query, key, value)]
@@ -245,14 +246,14 @@ def _attend(
 def attend_in_groups(
     given: list[Tensor], packing: Packing, dropout: float, scale: float | None, causal: bool
 ) -> Tensor:
-    """Attention of packed tokens with one call per group, which suits a CPU.
+    """Attention of packed tokens by one call per group, which is fast on a CPU.
 
     Args:
         given: Queries, keys and values of shape 1 x heads x tokens x width.
         packing: The layout of the tokens.
         dropout: The share of attention probabilities to drop.
         scale: The factor of the scores.
-        causal: Whether a token sees none that follow it.
+        causal: Whether a token sees no later tokens.
 
     Returns:
         The attended values of shape 1 x tokens x heads x width.
@@ -268,7 +269,7 @@ def attend_in_groups(
         query, key, value = (
             part.view(group.count, group.width, heads, width).transpose(1, 2) for part in parts
         )
-        mask = None if causal else group.mask  # the padding follows the tokens
+        mask = None if causal else group.mask  # padding comes last
         states = scaled_dot_product_attention(
             query, key, value, mask, dropout, is_causal=causal, scale=scale
         )
@@ -284,9 +285,9 @@ def attend_by_bounds(
     scale: float | None,
     causal: bool,
 ) -> Tensor:
-    """The same in one call of torch's memory-efficient kernel.
+    """Attention of packed tokens by one call of torch's memory-efficient kernel.
 
-    torch offers no public function for it: `varlen_attn` has no dropout, and nested tensors take
+    torch offers no public function for this: `varlen_attn` has no dropout, and nested tensors take
     five times the kernel's time on the host.
     """
     query, key, value = (part.transpose(1, 2) for part in given)
@@ -306,11 +307,11 @@ def attend_in_windows(
     causal: bool,
     window: int,
 ) -> Tensor:
-    """The same where a token sees those at a distance below `window`.
+    """Attention of packed tokens in which a token sees only tokens closer than `window`.
 
-    The tokens are cut into blocks, and a block's queries meet the keys of the blocks before and
-    after it. The number of tokens alone decides all shapes, so that a CUDA graph can hold them.
-    The kernel's own `window_size` is of no use, because torch keeps it from the backward pass.
+    The tokens are cut into blocks; a block's queries meet the keys of the block, and of the blocks
+    before and after it. The number of tokens alone decides all shapes, so a CUDA graph can hold
+    them. The kernel's own `window_size` cannot be used, because torch's backward pass lacks it.
     """
     total, size = given[0].shape[2], -(-max(window - 1, 1) // 8) * 8
     count = -(-total // size)
@@ -319,7 +320,7 @@ def attend_in_windows(
         blocks = rows.unflatten(0, (count + 2, size))
         return torch.cat([blocks[start : start + count] for start in range(3 - causal)], dim=1)
 
-    # A block of zeros stands before the first block, and another behind the last.
+    # A block of zeros precedes the first block, and another follows the last.
     around = (0, 0, 0, 0, size, (count + 1) * size - total)
     query, key, value = (pad(part[0].transpose(0, 1), around) for part in given)
     places = torch.arange(-size, (count + 1) * size, dtype=torch.int32, device=query.device)

@@ -1,6 +1,6 @@
 """Pooling: pure functions from the states of a sentence's tokens to one embedding.
 
-Padding is on the right, and its states never change a result.
+Padding is on the right and never changes a result.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from tune_sentcl.model.device import to_device
 from tune_sentcl.shapes import Embeddings, Mask, TokenStates
 
 Divisor = int | Int[np.ndarray, " batch"] | None
-"""The padded length by which means divide, see `pool`; an array has one for each sentence."""
+"""The padded length by which means divide, see `pool`; an array has one length per sentence."""
 
 
 def pool(
@@ -30,21 +30,22 @@ def pool(
         mask: 1 at tokens, special tokens included, 0 at padding on the right.
         pooling: `mean` of all tokens; `mean_without_cls` of all but position 0 (SCL section 3: the
             authors' code); `cls`, the state at position 0; `last`, the state of the last token,
-            the only token that has seen all others under causal attention; `first_last`, the mean
-            over all tokens of the average of the first and the last layer; `static_last`, the same
-            with the input of the first layer, which papers print as "first-last average"
-            (ConIsI's Table 4, after SimCSE).
+            which under causal attention alone has seen all tokens; `first_last`, the mean over all
+            tokens of the average of the first and the last layer; `static_last`, the same with the
+            input of the first layer, which papers print as "first-last average" (ConIsI's Table 4,
+            after SimCSE).
         divisor: The padded length T, special tokens included, of the sentences' batch. Means then
-            divide by T (`mean_without_cls`: by T - 1), not by the sentence's own tokens, so an
-            embedding does not depend on the part of the batch that is encoded with it. For
-            training only; `cls` and `last` ignore it.
+            divide by T (`mean_without_cls`: by T - 1) instead of the sentence's own number of
+            tokens. The embedding then does not depend on which part of the batch is encoded
+            together. For training only; `cls` and `last` ignore it.
         first: For `first_last` the first transformer layer's output, for `static_last` its input.
 
     Returns:
-        One vector per sentence, in single precision at least.
+        One vector per sentence, at least in single precision.
 
     Raises:
-        ValueError: `first_last` or `static_last` without `first`, or `modules`.
+        ValueError: `first` is missing for `first_last` or `static_last`, or the pooling is
+            `modules`.
     """
     match pooling:
         case "cls":
@@ -70,18 +71,18 @@ def pool_packed(
     counts: Int64[Tensor, " batch"],
     first: Float[Tensor, "tokens dim"] | None = None,
 ) -> Embeddings:
-    """Pool packed states as `pool` pools padded ones, in a few kernels of fixed shapes.
+    """Pool packed states as `pool` pools padded states, in a few kernels of fixed shapes.
 
-    Long sentences are summed in another order, so that results differ in the last digits.
+    Long sentences are summed in another order, so results may differ in the last digits.
 
     Args:
         states: The last layer's output.
-        ranges: The start of each sentence's pooled tokens, and the end behind them, in turn.
+        ranges: For each sentence, the start and the end of its pooled tokens.
         counts: The divisor of each sentence's sum.
-        first: As for `pool`.
+        first: The argument of `pool`.
     """
     average = _widened(states) if first is None else (_widened(first) + _widened(states)) / 2
-    # Every other segment lies between two ranges.
+    # Every second segment lies between the ranges of two sentences.
     sums = torch.segment_reduce(average, "sum", offsets=ranges, unsafe=True)[::2]
     return sums / counts.unsqueeze(1)
 
@@ -93,7 +94,7 @@ def pooled_ranges(
 
     Args:
         pooling: As for `pool`.
-        bounds: The start of each sentence in the packed states, and the end of the last.
+        bounds: The start of each sentence in the packed states, then the end of the last.
         divisor: As for `pool`.
     """
     starts, ends = bounds[:-1], bounds[1:]
@@ -111,7 +112,7 @@ def pooled_ranges(
 
 
 def padded_count(pooling: Pooling, length: int) -> int:
-    """The number that `pool` divides by for a divisor of `length`; 1 if it does not divide."""
+    """The number by which `pool` divides for the padded length `length`; 1 if it does not."""
     match pooling:
         case "cls" | "last" | "modules":
             return 1
@@ -125,7 +126,7 @@ def _last(states: TokenStates, mask: Mask) -> Embeddings:
     counts = mask.sum(dim=1)
     rows = torch.arange(len(states), device=states.device)
     last = _widened(states)[rows, (counts - 1).clamp(min=0)]
-    # As with means, a sentence without tokens becomes the zero vector.
+    # A sentence without tokens becomes the zero vector, as in means.
     return last.masked_fill((counts == 0).unsqueeze(1), 0.0)
 
 
@@ -135,14 +136,14 @@ def _masked_mean(
     pooling: Pooling,
     divisor: Divisor,
 ) -> Embeddings:
-    # Filled, not multiplied, because 0 * inf would be NaN.
+    # `masked_fill` instead of a product, because 0 * inf would be NaN.
     kept = _widened(states).masked_fill(mask.unsqueeze(-1) == 0, 0.0)
     if isinstance(divisor, np.ndarray):
         divisors = np.array([padded_count(pooling, length) for length in divisor.tolist()])
         return kept.sum(dim=1) / to_device(divisors, kept.device).unsqueeze(1)
     if divisor is not None:
         return kept.sum(dim=1) / padded_count(pooling, divisor)
-    # A sentence without tokens becomes the zero vector, not NaN.
+    # The clamp makes a sentence without tokens the zero vector, not NaN.
     counts = mask.sum(dim=1, keepdim=True).clamp(min=1)
     return kept.sum(dim=1) / counts
 

@@ -1,4 +1,4 @@
-"""Saving an encoder: for this package to read again, and as sentence-transformers does."""
+"""Saving an encoder: for this package to read again, or in sentence-transformers' format."""
 
 import copy
 import json
@@ -27,24 +27,24 @@ _MODES: Mapping[Pooling, str] = {
     "last": "lasttoken",
     **dict.fromkeys(("mean", "mean_without_cls", "first_last", "static_last"), "mean"),
 }
-"""The modes of sentence-transformers' Pooling with which each pooling ends."""
+"""The mode of sentence-transformers' module Pooling for each pooling."""
 _LAYER_START: dict[Pooling, int] = {"first_last": 1, "static_last": 0}
 _SETTINGS, _TYPES = "sentence_bert_config.json", "sentence_transformers.models."
 
 
 def export(encoder: Encoder, path: Path, metadata: Mapping[str, object], card: str = "") -> None:
-    """Write an encoder by sentence-transformers, which then gives the same embeddings.
+    """Write an encoder for sentence-transformers, which then computes the same embeddings.
 
     `mean_without_cls` becomes a WordWeights module that gives the classification token weight 0,
-    at all its occurrences if a text spells it out. `first_last` and `static_last` become a
-    WeightedLayerPooling of two layers. A static encoder becomes a StaticEmbedding. A checkpoint's
-    Normalize comes last. Prefixes become prompts, and adapters are added into the weights.
-    `TrialFiles.write_checkpoint` makes the filled folder appear at once.
+    even where a text spells it out. `first_last` and `static_last` become a WeightedLayerPooling
+    of two layers. A static encoder becomes a StaticEmbedding. A checkpoint's Normalize comes last.
+    Prefixes become prompts, and adapters are added into the weights. `TrialFiles.write_checkpoint`
+    makes the filled folder appear at once.
 
     Args:
-        encoder: Saved in its present precision.
+        encoder: The encoder; it is saved in its current precision.
         path: The folder to fill; new or empty.
-        metadata: Facts to store with it, such as the trial's id; values that JSON can hold.
+        metadata: JSON values to store with the encoder, such as the trial's id.
         card: The text of `README.md`; empty: no card.
 
     Raises:
@@ -61,7 +61,7 @@ def export(encoder: Encoder, path: Path, metadata: Mapping[str, object], card: s
     from sentence_transformers import SentenceTransformer
 
     is_static = isinstance(encoder.transformer, TokenVectors)
-    # The library reads what it wraps, and must not write over a file that it has mapped.
+    # The library reads the files that it wraps, and must not overwrite a file that it has mapped.
     with TemporaryDirectory() as scratch, quiet(), torch.random.fork_rng(devices=[]):
         if is_static:
             parts = [static_module(encoder.transformer, _saved_tokenizer(encoder))]
@@ -74,9 +74,9 @@ def export(encoder: Encoder, path: Path, metadata: Mapping[str, object], card: s
             whole.save_pretrained(str(path), create_model_card=False)
     if not is_static:
         stated = json.loads((path / _SETTINGS).read_text(encoding="utf-8"))
-        # The library rebuilds most tokenizers, and the result lacks the lower-casing step.
+        # The library rebuilds most tokenizers, and the rebuilt tokenizer does not lower-case.
         stated["do_lower_case"] = is_lower_case(encoder.tokenizer)
-        if no_pooler := without_pooler(encoder.transformer):  # else its reader reports new weights
+        if no_pooler := without_pooler(encoder.transformer):  # its reader would report new weights
             stated["model_kwargs"] = no_pooler
         write_json(path / _SETTINGS, stated)
     write_json(path / OWN_FILE, own_metadata(encoder, metadata))
@@ -100,7 +100,7 @@ def _transformer_module(encoder: Encoder, scratch: Path) -> Any:
     first = library(
         str(scratch),
         model_kwargs={**options, **without_pooler(transformer)},
-        # Else texts would pass the tokenizer's chat template, if it has one.
+        # Otherwise texts would pass through the tokenizer's chat template, if it has one.
         modality_config={"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
         module_output_name="token_embeddings",
     )
@@ -120,14 +120,14 @@ def _transformer_module(encoder: Encoder, scratch: Path) -> Any:
 def keep(encoder: Encoder, path: Path, metadata: Mapping[str, object]) -> None:
     """Write an encoder so that `resolve_checkpoint` can read it.
 
-    Of an encoder with adapters, only the adapters and its modules are written, about a thousandth
-    of its size. `tune_sentcl.json` names the base checkpoint, which must exist under this name
-    when the folder is read, and its fingerprint.
+    For an encoder with adapters, only the adapters and modules are written, about a thousandth of
+    the size. `tune_sentcl.json` then names the base checkpoint and its fingerprint. The base must
+    exist under this name when the folder is read.
 
     Args:
         encoder: The trained encoder.
         path: The folder to fill; new or empty.
-        metadata: As for `export`.
+        metadata: JSON values to store with the encoder.
 
     Raises:
         OSError: A file cannot be written.
@@ -165,7 +165,7 @@ def write_json(path: Path, values: object) -> None:
 
 
 def share(folder: Path) -> None:
-    """Give weights the mode of other files; safetensors writes files that only the owner reads."""
+    """Give weights the mode of the other files; safetensors lets only the owner read them."""
     mode = next(folder.glob("*.json")).stat().st_mode
     for weights in folder.rglob("*.safetensors"):
         weights.chmod(mode)
@@ -175,23 +175,24 @@ def share(folder: Path) -> None:
 def _disk_errors() -> Iterator[None]:
     try:
         yield
-    except SafetensorError as error:  # safetensors raises it on a full disk
+    except SafetensorError as error:  # safetensors raises it if the disk is full
         raise OSError(str(error)) from error
 
 
 def _write_weights(transformer: Any, folder: Path) -> None:
     """Write a transformer; if it has adapters, only the adapters."""
-    # Else the renamings of adapters that were loaded and merged would be undone.
+    # The original format would undo renamings of adapters that were loaded and merged.
     transformer.save_pretrained(folder, save_original_format=False)
 
 
 def _saved_tokenizer(encoder: Encoder) -> Any:
     tokenizer = copy.deepcopy(encoder.tokenizer)
     if getattr(tokenizer, "is_fast", False):
-        # Else truncation and padding of the last call would be saved, and change the fingerprint.
+        # Otherwise truncation and padding of the last call would be saved, and change the
+        # fingerprint.
         tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()
-    if isinstance(encoder.transformer, TokenVectors):  # whose files state both nowhere else
+    if isinstance(encoder.transformer, TokenVectors):  # its files state both only here
         side = tokenizer.truncation_side
         tokenizer.backend_tokenizer.enable_truncation(encoder.max_length, direction=side)
     return tokenizer
@@ -200,7 +201,7 @@ def _saved_tokenizer(encoder: Encoder) -> Any:
 def _write_modules(encoder: Encoder, folder: Path) -> None:
     """Write the modules after the transformer.
 
-    `tune_sentcl.json` says the pooling, so that the library is not needed to write one.
+    `tune_sentcl.json` states the pooling, so no module of the library is needed for the pooling.
     """
     is_static = isinstance(encoder.transformer, TokenVectors)
     first = "StaticEmbedding" if is_static else "Transformer"
@@ -226,14 +227,14 @@ def _write_modules(encoder: Encoder, folder: Path) -> None:
 
 
 def _behind(encoder: Encoder) -> list[nn.Module]:
-    """The modules behind the pooling, the checkpoint's Normalize included."""
+    """The modules after the pooling, including the checkpoint's Normalize."""
     return [*encoder.tail, *([] if encoder.normalize is None else [encoder.normalize])]
 
 
 def _settings(encoder: Encoder) -> dict[str, Any]:
-    """The base's settings with the prefixes as prompts; its other prompts stay."""
+    """The base model's settings with the encoder's prefixes as prompts; others stay."""
     ours = encoder.prefixes
-    # `encode` uses the default prompt for sentences whose kind is not given.
+    # `encode` uses the default prompt for sentences without a stated kind.
     named = {"query": ours.query, "document": ours.text}
     if ours.document is not None:
         named = {**named, "document": ours.document, "default": ours.text}
@@ -243,7 +244,7 @@ def _settings(encoder: Encoder) -> dict[str, Any]:
 
 
 def _pooling_modules(encoder: Encoder) -> list[nn.Module]:
-    """The modules of sentence-transformers that pool alike."""
+    """The modules of sentence-transformers that pool like the encoder."""
     from sentence_transformers.sentence_transformer import modules
 
     library: Any = modules
@@ -253,8 +254,8 @@ def _pooling_modules(encoder: Encoder) -> list[nn.Module]:
     if encoder.pooling == "mean_without_cls":
         cls = encoder.tokenizer.cls_token
         words = _vocabulary(encoder.tokenizer)
-        # The library also looks up a word's weight in lower case, so list words that differ from
-        # the classification token only in case.
+        # The library also looks up words in lower case, so words that differ from the
+        # classification token only in case must be listed.
         alike = {word: 1.0 for word in words if word.lower() == cls and word != cls}
         before = [library.WordWeights(words, {**alike, cls: 0.0}, 1.0)]
     if encoder.pooling in _LAYER_START:

@@ -1,6 +1,6 @@
 """Encoders without a transformer: the mean of one trained vector for each token of a sentence.
 
-They are sentence-transformers' `StaticEmbedding`. Special tokens are not added.
+They correspond to sentence-transformers' `StaticEmbedding`. Special tokens are not added.
 """
 
 import copy
@@ -21,7 +21,7 @@ from tune_sentcl.shapes import Embeddings
 
 
 class TokenVectors(nn.Module):
-    """The vectors of all tokens; an encoder has it in the place of a transformer."""
+    """The vectors of all tokens; a static encoder has this module in place of a transformer."""
 
     def __init__(self, vectors: Float[Tensor, "tokens dim"]) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class TokenVectors(nn.Module):
         self.config = SimpleNamespace(hidden_size=width, model_type="static")
 
     def forward(self, tokens: Tokens, divisor: Divisor = None) -> Embeddings:
-        """The means of the inputs' vectors, 0 without tokens; `divisor` is that of `pool`."""
+        """The means of the inputs' vectors, 0 without tokens; for `divisor` see `pool`."""
         device = self.embedding.weight.device
         numbers = (tokens.ids.astype(np.int64), tokens.offsets[:-1])
         means: Embeddings = self.embedding(*(to_device(array, device) for array in numbers))
@@ -40,7 +40,7 @@ class TokenVectors(nn.Module):
         return means * to_device(shares, device).unsqueeze(1)
 
     def get_input_embeddings(self) -> nn.EmbeddingBag:
-        """The table of vectors, by the name that transformers' models give it."""
+        """The table of vectors; the name is that of transformers' models."""
         return self.embedding
 
     def draw(self, seed: int) -> None:
@@ -62,7 +62,7 @@ def new_vectors(tokenizer: Any, width: int) -> TokenVectors:
 
 
 def without_special_tokens(backend: Any, truncation_side: str) -> Any:
-    """A tokenizer of transformers that adds no special tokens, from one of `tokenizers`."""
+    """Make a tokenizer of transformers that adds no special tokens, from one of `tokenizers`."""
     import transformers
 
     library: Any = transformers
@@ -74,7 +74,7 @@ def without_special_tokens(backend: Any, truncation_side: str) -> Any:
 
 
 def static_module(vectors: TokenVectors, tokenizer: Any) -> nn.Module:
-    """The equal module of sentence-transformers."""
+    """The same vectors as sentence-transformers' module StaticEmbedding."""
     from sentence_transformers.sentence_transformer import modules
 
     library: Any = modules

@@ -1,4 +1,4 @@
-"""A transformer's states of tokens: from a packed batch, or from a padded one."""
+"""A transformer's token states, from a packed or a padded batch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.shapes import Embeddings, Mask, TokenStates
 
 States = tuple[TokenStates, Mask, TokenStates | None]
-"""The last layer's states, the mask of the tokens, and another layer's states if wanted."""
+"""The last layer's states, the mask of the tokens, and another layer's states or None."""
 
 
 @dataclass(frozen=True)
 class TransformerInput:
-    """A transformer and how to call it.
+    """A transformer with the facts that are needed to call it.
 
     Attributes:
         transformer: A model that `AutoModel` loads.
@@ -37,13 +37,13 @@ class TransformerInput:
 
     @property
     def layer(self) -> int | None:
-        """The index in `hidden_states` that is wanted besides the last layer, or None."""
+        """The index in `hidden_states` of the layer that is needed besides the last, or None."""
         # hidden_states[0] is the input of the first layer, [1] is its output.
         return {"static_last": 0, "first_last": 1}.get(self.pooling)
 
 
 def packed_states(transformer_input: TransformerInput, tokens: Tokens) -> States:
-    """Encode inputs as one sequence without padding; none of them may be empty."""
+    """Encode inputs as one sequence without padding; no input may be empty."""
     packing = Packing(tokens, transformer_input.transformer.device)
     given = packing.inputs(padding_position(transformer_input.transformer))
     last, other = run_transformer(transformer_input, given, packing)
@@ -52,7 +52,7 @@ def packed_states(transformer_input: TransformerInput, tokens: Tokens) -> States
 
 
 def padded_states(transformer_input: TransformerInput, tokens: Tokens) -> States:
-    """Encode inputs as a batch that is padded to the longest."""
+    """Encode inputs as a batch in which all are padded to the longest."""
     given = _padded(transformer_input, tokens)
     last, other = run_transformer(transformer_input, given)
     return last, given["attention_mask"], other
@@ -65,7 +65,7 @@ def padded_features(transformer_input: TransformerInput, tokens: Tokens) -> dict
     if not transformer_input.segments:
         del taken["token_type_ids"]
     output = transformer_input.transformer(**taken, return_dict=True)
-    # The modules do not run in bfloat16.
+    # The modules of sentence-transformers do not run in bfloat16.
     features: dict[str, Any] = {**given, "token_embeddings": output.last_hidden_state.float()}
     if output.get("hidden_states") is not None:
         features["all_layer_embeddings"] = [layer.float() for layer in output.hidden_states]
@@ -74,7 +74,7 @@ def padded_features(transformer_input: TransformerInput, tokens: Tokens) -> dict
 
 def _padded(transformer_input: TransformerInput, tokens: Tokens) -> dict[str, Tensor]:
     lengths = tokens.lengths
-    # At least one position: without special tokens, a sentence without words has no token.
+    # At least one position, because a sentence without words may have no token.
     is_token = np.arange(max(lengths.max(), 1)) < lengths[:, None]
     ids = np.full(is_token.shape, transformer_input.pad_token, dtype=np.int64)
     ids[is_token] = tokens.ids
@@ -98,8 +98,8 @@ def run_transformer(
     if not transformer_input.segments:
         del taken["token_type_ids"]
     if packing is not None:
-        # Of four dimensions, so that transformers makes no mask of tokens x tokens, nor waits for
-        # a device to tell whether the positions are those of several inputs. No layer reads it.
+        # With four dimensions, transformers neither makes a mask of tokens x tokens, nor waits for
+        # a device to find several inputs in the positions. No layer reads this mask.
         taken |= {"packing": packing, "attention_mask": given["input_ids"].new_empty(1, 1, 1, 1)}
     output = transformer_input.transformer(
         **taken,
@@ -110,12 +110,12 @@ def run_transformer(
 
 
 class Runner(Protocol):
-    """Computes the pooled states of packed inputs in training, such as from a CUDA graph."""
+    """Computes the pooled states of packed inputs in training, for example with a CUDA graph."""
 
     def __call__(
         self, transformer_input: TransformerInput, tokens: Tokens, divisor: Divisor, /
     ) -> Embeddings | None:
-        """As `packed_states` and `pool`; None leaves the inputs to those two."""
+        """The result of `packed_states` and `pool`; None if the caller must use those two."""
 
     def release(self) -> None:
-        """Free what it holds."""
+        """Free the memory that the runner holds."""

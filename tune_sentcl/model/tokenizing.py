@@ -16,10 +16,10 @@ _TOKENIZING = Lock()
 def token_ids(
     tokenizer: Any, max_length: int, sentences: Sequence[str], *, special: bool = True
 ) -> list[list[int]]:
-    """Token numbers of sentences, truncated to `max_length` with their special tokens, if any."""
+    """Token numbers of sentences, truncated to `max_length` tokens including special tokens."""
     if not sentences:
         return []
-    # The truncation is a state of the tokenizer, which threads share.
+    # The truncation is a setting of the tokenizer, which threads share.
     with _TOKENIZING:
         encoded = tokenizer(
             list(sentences),
@@ -33,15 +33,15 @@ def token_ids(
     return [list(ids) for ids in encoded["input_ids"]]
 
 
-# Texts, queries and documents of a trial's evaluation set, and of that of intermediate points.
+# Texts, queries and documents, of the final evaluation and of intermediate points.
 @lru_cache(maxsize=6)
 def evaluation_tokens(tokenizer: Any, max_length: int, sentences: tuple[str, ...]) -> Tokens:
-    """Tokenize evaluation sentences once for all trials of a process."""
+    """Tokenize evaluation sentences, once per process for all trials."""
     return Tokens.of(token_ids(tokenizer, max_length, sentences))
 
 
 def is_lower_case(tokenizer: Any) -> bool:
-    """Whether a step of a tokenizer's normalizer lower-cases texts."""
+    """Whether a tokenizer's normalizer lower-cases texts."""
     from tokenizers import normalizers
 
     library: Any = normalizers

@@ -13,11 +13,11 @@ from tune_sentcl.errors import CheckpointError, Fault
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """Some inputs of an encoder; the arrays are never written to.
+    """Tokenized inputs of an encoder; the arrays must not be changed.
 
     Attributes:
         ids: Token numbers of all inputs, one input after another, special tokens included.
-        offsets: The start of each input in `ids`, and then the end of the last input.
+        offsets: The start of each input in `ids`, then the end of the last input.
         types: The segment of each token; None if all tokens are in segment 0.
     """
 
@@ -29,7 +29,7 @@ class Tokens:
     def of(
         cls, inputs: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None = None
     ) -> "Tokens":
-        """Join lists of token numbers, which may be empty; without types all are in segment 0."""
+        """Join lists of token numbers, some maybe empty; without types all are in segment 0."""
         offsets = _offsets(np.fromiter(map(len, inputs), np.int64, len(inputs)))
         total = int(offsets[-1])
         ids = np.fromiter(chain.from_iterable(inputs), np.int32, total)
@@ -39,7 +39,7 @@ class Tokens:
 
     @classmethod
     def concatenate(cls, parts: Iterable["Tokens"]) -> "Tokens":
-        """Join the inputs of one part or more; parts without types are in the first segment."""
+        """Join the inputs of at least one part; a part without types is in segment 0."""
         all_ = list(parts)
         ids = np.concatenate([part.ids for part in all_])
         offsets = _offsets(np.concatenate([part.lengths for part in all_]))
@@ -57,7 +57,7 @@ class Tokens:
         return np.diff(self.offsets)
 
     def lengths_of(self, rows: Int[np.ndarray, " rows"]) -> Int64[np.ndarray, " rows"]:
-        """The number of tokens of some inputs."""
+        """The number of tokens of the inputs with these numbers."""
         lengths: Int64[np.ndarray, " rows"] = self.offsets[rows + 1] - self.offsets[rows]
         return lengths
 
@@ -68,7 +68,7 @@ class Tokens:
         return [ids[start:end] for start, end in pairwise(ends)]
 
     def take(self, rows: Int[np.ndarray, " rows"]) -> "Tokens":
-        """Some inputs, in the order of `rows`, which may repeat."""
+        """The inputs with these numbers, in this order; numbers may repeat."""
         rows = np.asarray(rows, dtype=np.int64)
         lengths = self.lengths_of(rows)
         offsets = _offsets(lengths)
@@ -79,9 +79,9 @@ class Tokens:
 
 
 def batches_by_length(lengths: Int[np.ndarray, " inputs"], budget: int) -> Iterator[slice]:
-    """Divide inputs of falling lengths into batches of at most `budget` tokens with padding.
+    """Divide inputs of descending lengths into batches of at most `budget` tokens with padding.
 
-    A longer input is a batch by itself.
+    An input that is longer than `budget` is a batch by itself.
     """
     start = 0
     while start < len(lengths):
@@ -100,13 +100,13 @@ _PROBES = ("a", "b")
 
 @dataclass(frozen=True)
 class InputTemplate:
-    """A tokenizer's special tokens as pairs of number and type; makes inputs of contents.
+    """A tokenizer's special tokens, as pairs of number and type; it makes inputs from contents.
 
     Attributes:
-        before: Before the first sentence.
-        between: Between the sentences of a pair.
-        after: After the second sentence.
-        end: After a single sentence.
+        before: The tokens before the first sentence.
+        between: The tokens between the sentences of a pair.
+        after: The tokens after the second sentence.
+        end: The tokens after a single sentence.
         second: The type of the second sentence's tokens.
     """
 

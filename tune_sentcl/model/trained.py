@@ -1,4 +1,4 @@
-"""Frozen lowest layers of an encoder, and the state of only its trained weights."""
+"""Freezing of an encoder's lowest layers, and the state of its trained weights only."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from tune_sentcl.errors import CheckpointError, Fault
 
 
 def require_trained_layer(count: int, layers: int) -> None:
-    """Raise a CheckpointError if `count` frozen layers of `layers` leave no layer to train."""
+    """Raise CheckpointError if `count` frozen layers of `layers` leave no layer to train."""
     if count >= layers:
         rule = f"must leave at least one of the encoder's {layers} layers to train"
         move = f"Set it to {layers - 1} or less; method none trains no layers."
@@ -21,8 +21,8 @@ def require_trained_layer(count: int, layers: int) -> None:
 def freeze_lowest(transformer: Any, count: int) -> None:
     """Freeze a transformer's lowest layers and its embeddings, in place.
 
-    This relies on the order of its parameters: embeddings, layers, and the last norm if there is
-    one.
+    This relies on the order of the transformer's parameters: embeddings, layers, then a final
+    norm, if any.
 
     Raises:
         CheckpointError: No layer would be left to train, or the list of layers is not found.
@@ -37,14 +37,14 @@ def freeze_lowest(transformer: Any, count: int) -> None:
 
 
 def trained_state(module: nn.Module) -> dict[str, Tensor]:
-    """The state of a module without its frozen weights, tied weights once; not a copy."""
+    """The state of a module without frozen weights, with tied weights once; not a copy."""
     trained = {name for name, weight in module.named_parameters() if weight.requires_grad}
     rest = {name for name, _ in module.named_parameters(remove_duplicate=False)} - trained
     return {name: value for name, value in module.state_dict().items() if name not in rest}
 
 
 def restore_trained(module: nn.Module, state: Mapping[str, Tensor]) -> None:
-    """Load the `trained_state` of an equal module.
+    """Load the `trained_state` of a module with the same weights.
 
     Raises:
         KeyError, RuntimeError: The state belongs to another module.

@@ -1,4 +1,4 @@
-"""Starts Ray or connects to it, cleans up after it, and watches for nodes that drain."""
+"""Start Ray or connect to it, clean up after it, and watch for nodes that drain."""
 
 import logging
 import os
@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psutil  # Ray's own copy
+import psutil  # the copy that Ray installs
 import ray
 from ray._private import node, ray_constants, services
 
@@ -31,11 +31,11 @@ from tune_sentcl.tuning.machine import this_machine
 
 _ATTEMPTS = "RAY_gcs_server_port_wait_time_s"
 _PROCESSES = ("gcs_server", "raylet")
-"""The processes of a local cluster without which it cannot start."""
+"""Ray's processes of a local cluster that must run before the cluster can start."""
 _START_S = 180.0
 _SAY_S = 30.0
-"""Seconds that Ray's processes on this machine get to start, and after which the user is told."""
-_LOOK_S = 3.0  # between two looks; clouds give notice 30 to 120 s before the end
+"""Seconds that Ray's processes may take to start; the user is told after `_SAY_S`."""
+_LOOK_S = 3.0  # seconds between two checks; clouds announce a node's end 30 to 120 s before
 
 
 @contextmanager
@@ -54,7 +54,9 @@ def quiet_ray_logging() -> Iterator[None]:
 
 @contextmanager
 def cluster(address: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Start Ray or connect to it; an existing connection of the caller is used and left open.
+    """Start Ray or connect to it; if the caller is already connected, use that connection.
+
+    A connection of the caller stays open.
 
     Raises:
         ResourceError: No cluster answers at the address.
@@ -72,7 +74,7 @@ def cluster(address: str, say: Callable[[str], None]) -> Iterator[None]:
                     _connect(address)
             yield
         finally:
-            ray.shutdown()  # also after an incomplete start
+            ray.shutdown()  # also needed after an incomplete start
 
 
 @contextmanager
@@ -80,8 +82,8 @@ def _on_loopback(address: str) -> Iterator[None]:
     """Let a local cluster listen on the loopback interface only.
 
     Ray replaces 127.0.0.1 by the machine's external address, and listens on all interfaces, unless
-    it knows that no other machine takes part. It reads this when it is imported; its processes
-    read it when they start.
+    a constant says that clusters have one machine. Ray reads the constant when it is imported; its
+    processes read it when they start.
     """
     if address != "local" or not hasattr(ray_constants, "ENABLE_RAY_CLUSTER"):
         yield
@@ -96,12 +98,12 @@ def _on_loopback(address: str) -> Iterator[None]:
 
 @contextmanager
 def _local_options(address: str) -> Iterator[dict[str, Any]]:
-    """Ray's options for a local cluster with a folder of its own; none for other clusters.
+    """Ray's options for a local cluster with its own folder; empty for other clusters.
 
-    Ray would take TMPDIR/ray, which may be another user's, or too long for its sockets. The folder
-    lies below RAY_TMPDIR, or else below /tmp. It is deleted at the end, except after an error of
-    the search, because its logs may explain it. Ray lets everybody write to its folder, so that
-    lies in one of this user's alone.
+    By default Ray uses TMPDIR/ray, which may belong to another user, or be too long for its
+    sockets. The folder here is below RAY_TMPDIR, or else below /tmp. It is deleted at the end,
+    except after an error of the search, because its logs may explain the error. Ray lets everybody
+    write to its folder, so the folder lies in another that only this user can enter.
     """
     if address != "local":
         yield {}
@@ -133,7 +135,6 @@ def _local_options(address: str) -> Iterator[dict[str, Any]]:
 
 
 def _start(options: Mapping[str, Any], say: Callable[[str], None]) -> None:
-    """Start Ray on this machine."""
     text = f"Ray has not started after {_SAY_S:g} s; waiting up to {_START_S / 60:g} minutes"
     slow = threading.Timer(_SAY_S, say, [f"{text}, because this machine may be busy"])
     slow.daemon = True
@@ -141,7 +142,7 @@ def _start(options: Mapping[str, Any], say: Callable[[str], None]) -> None:
     try:
         with _patience():
             ray.init(address="local", log_to_driver=False, logging_level=logging.ERROR, **options)
-    except Exception as error:  # Ray raises nothing narrower
+    except Exception as error:  # Ray raises no narrower class
         logs = Path(options["_temp_dir"]) / "session_latest" / "logs"
         raise _no_ray_error(f"{first_line(error)}{_last_logged(logs)}; logs: {logs}") from error
     finally:
@@ -150,7 +151,7 @@ def _start(options: Mapping[str, Any], say: Callable[[str], None]) -> None:
 
 @contextmanager
 def _patience() -> Iterator[None]:
-    """Wait `_START_S` for Ray's processes, unless one has ended; Ray itself waits for 30 s."""
+    """Wait up to `_START_S` for Ray's processes, unless one ends; Ray itself waits only 30 s."""
     end = time.monotonic() + _START_S
     waits = ((node, "wait_for_persisted_port"), (services, "get_node"))
     before = [getattr(module, name) for module, name in waits]
@@ -164,11 +165,11 @@ def _patience() -> Iterator[None]:
 
 
 def _answer(ask: Callable[..., Any], end: float, *args: Any, **kwargs: Any) -> Any:
-    """Ask Ray until it answers; give up at a time of `time.monotonic`."""
+    """Call `ask` until Ray answers; give up at `end`, a time of `time.monotonic`."""
     while True:
         try:
             return ask(*args, **kwargs)
-        except RuntimeError:  # there is no answer yet
+        except RuntimeError:  # Ray has not answered yet
             if ended := _ended_process():
                 raise TuneSentclError(f"its process {ended} has ended") from None
             if time.monotonic() > end:
@@ -178,13 +179,13 @@ def _answer(ask: Callable[..., Any], end: float, *args: Any, **kwargs: Any) -> A
 
 
 def _ended_process() -> str:
-    """The name of a process that Ray has started here and that has ended; empty without one."""
+    """The name of a Ray process that this process started and that ended; else empty."""
     ended = (c for c in psutil.Process().children() if c.status() == psutil.STATUS_ZOMBIE)
     return next((c.name() for c in ended if c.name() in _PROCESSES), "")
 
 
 def _last_logged(logs: Path) -> str:
-    """The last error in the logs of Ray's processes, in brackets; empty without one."""
+    """The last error in the logs of Ray's processes, in parentheses; empty without an error."""
     files = [file for name in _PROCESSES for file in logs.glob(f"{name}.*")]
     lines = [line for file in files for line in file.read_text(errors="replace").splitlines()]
     errors = [line.strip() for line in lines if " C " in line or " E " in line]
@@ -199,8 +200,8 @@ def _no_ray_error(cause: Exception | str) -> TuneSentclError:
 def _connect(where: str) -> None:
     check_address(where)
     try:
-        # Ray makes twenty attempts of half a minute. `auto` finds any Ray on this machine, and one
-        # of somebody else's may never answer.
+        # Ray would try twenty times for half a minute each. `auto` finds any Ray on this machine,
+        # and another user's may never answer.
         with set_variable(_ATTEMPTS, "1"):
             ray.init(address=where, log_to_driver=False, logging_level=logging.ERROR)
     except ray.exceptions.AuthenticationError as error:
@@ -213,8 +214,8 @@ def _connect(where: str) -> None:
 def _restored_sigterm() -> Iterator[None]:
     """Restore the caller's SIGTERM handler, which Ray replaces by its own.
 
-    A SIGTERM during the start makes Ray raise SystemExit; the caller's handler gets the signal
-    then. Without a handler of the caller, Ray's remains.
+    A SIGTERM while Ray starts makes Ray raise SystemExit; then the caller's handler gets the
+    signal. If the caller has no handler, Ray's handler stays.
     """
     handler = signal.getsignal(signal.SIGTERM)
     is_main_thread = threading.current_thread() is threading.main_thread()
@@ -238,8 +239,9 @@ _starting_ray = False
 def _own_process_groups() -> Iterator[None]:
     """Start Ray's processes in process groups of their own.
 
-    `timeout`, a closed terminal and Ctrl-C signal the whole group. Ray's processes would then end
-    at once, and end this process before it has cleaned up and printed its last message.
+    `timeout`, a closed terminal and Ctrl-C signal a whole group. In the same group, Ray's
+    processes would end at once, and end this process before it has cleaned up and printed its last
+    message.
     """
     global _starting_ray
     _starting_ray = True
@@ -254,11 +256,11 @@ def _leave_group() -> None:
         os.setpgid(0, 0)
 
 
-os.register_at_fork(after_in_child=_leave_group)  # Ray forks with Python's hooks
+os.register_at_fork(after_in_child=_leave_group)  # because Ray forks with Python's hooks
 
 
 def check_address(address: str) -> None:
-    """Check that a server listens at HOST:PORT; Ray itself tries for minutes and then exits."""
+    """Check that a server listens at HOST:PORT, as Ray would try for minutes and then exit."""
     refuse_credentials("--address", "", address)
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdecimal():
@@ -270,7 +272,7 @@ def check_address(address: str) -> None:
 
 
 def no_cluster_error(address: str, error: Exception) -> ResourceError:
-    """The error that no Ray cluster answers at an address."""
+    """The error for an address at which no Ray cluster answers."""
     rule = f"must be the address of a Ray cluster that answers ({error})"
     move = (
         "Correct the address, start the cluster, set the cluster's token, or use --address local."
@@ -284,7 +286,7 @@ def no_cluster_error(address: str, error: Exception) -> ResourceError:
 
 
 def authentication_error(address: str, why: str) -> ResourceError:
-    """The error that a cluster requires another token."""
+    """The error for a cluster that requires another token."""
     rule = f"this cluster requires its token, but {why}"
     move = (
         "Set RAY_AUTH_MODE=token, and give the cluster's token: RAY_AUTH_TOKEN, "
@@ -294,7 +296,7 @@ def authentication_error(address: str, why: str) -> ResourceError:
 
 
 def draining() -> frozenset[str]:
-    """Ids of draining nodes; empty if this version of Ray lacks the private call."""
+    """The ids of draining nodes; empty if this version of Ray lacks the private call."""
     with suppress(AttributeError, ImportError, ray.exceptions.RayError, RuntimeError):
         from ray._private.state import state
 
@@ -304,9 +306,9 @@ def draining() -> frozenset[str]:
 
 @contextmanager
 def watch_draining() -> Iterator[Callable[[], bool]]:
-    """Watch in a thread whether this process's node drains; yields a function that returns it.
+    """Watch whether this process's node drains; yields a function that returns the answer.
 
-    A thread, because a call to a head that does not answer would block the training.
+    A thread asks, because a call to a head node that does not answer would block the training.
     """
     node, drains, ended = (
         ray.get_runtime_context().get_node_id(),

@@ -1,4 +1,4 @@
-"""Environment variables for Ray, set before it is imported, and versions. Imports no Ray."""
+"""Environment variables that must be set before Ray is imported, and versions. Imports no Ray."""
 
 import functools
 import importlib.metadata
@@ -15,10 +15,10 @@ DISTRIBUTION = "tune-sentcl"
 AUTH_MODE = "RAY_AUTH_MODE"
 _TOKEN, _TOKEN_PATH = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 
-# The reasons, in order: this package prints the progress and stores the results. Ctrl-C must raise
-# here, and SIGTERM must print no C++ stack trace. A failed trial reports no metric. Workers start
-# in parallel, and the searcher limits the waiting trials. Tune's snapshots are not used. Ray's
-# usage statistics get no data.
+# The reasons, in this order: this package prints progress and stores results. Ctrl-C must raise
+# here, and SIGTERM must not print a C++ stack trace. A failed trial reports no metric. Workers
+# start in parallel, and the searcher limits waiting trials. Tune's snapshots are not used. Ray's
+# usage statistics are turned off.
 _SETTINGS = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -39,7 +39,7 @@ def prepare_ray() -> None:
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     direct = os.environ.get("no_proxy", os.environ.get("NO_PROXY", ""))
-    if direct != "*":  # Ray on this machine answers no proxy
+    if direct != "*":  # Ray on this machine must not go through a proxy
         hosts = dict.fromkeys([*filter(None, direct.split(",")), "localhost", "127.0.0.1"])
         os.environ["no_proxy"] = ",".join(hosts)
 
@@ -59,10 +59,10 @@ def set_variable(name: str, value: str) -> Iterator[None]:
 
 @contextmanager
 def temporary_token(address: str) -> Iterator[None]:
-    """Give a local cluster a token that ends with it, unless the user has configured one.
+    """Give a local cluster a token of its own, unless the user has configured a token.
 
-    Ray would write a token to the user's home for good, and every later cluster of the user would
-    then require it without notice.
+    Otherwise Ray would write a permanent token to the user's home, and every later cluster of the
+    user would require that token without notice.
     """
     has_token = any(map(os.environ.get, (AUTH_MODE, _TOKEN, _TOKEN_PATH)))
     if address != "local" or has_token or (Path.home() / ".ray/auth_token").exists():
@@ -72,20 +72,20 @@ def temporary_token(address: str) -> Iterator[None]:
     try:
         yield
     finally:
-        for name in (_TOKEN, AUTH_MODE):  # Ray sets the second
+        for name in (_TOKEN, AUTH_MODE):  # Ray itself sets AUTH_MODE
             os.environ.pop(name, None)
 
 
 @functools.cache
 def _token_of_this_process() -> str:
-    """One token for all clusters of this process, because Ray's core reads it once."""
+    """A single token for all clusters of this process, because Ray's core reads a token once."""
     return secrets.token_hex(32)
 
 
 def dependencies(extras: Sequence[str] = ()) -> list[str]:
     """Names of this package's direct dependencies, including those of the given extras.
 
-    The list is empty without the package's metadata, as when it runs from bare sources.
+    The list is empty if the package has no metadata, for example if it runs from bare sources.
     """
     try:
         texts = importlib.metadata.requires(DISTRIBUTION) or ()
@@ -99,7 +99,7 @@ def dependencies(extras: Sequence[str] = ()) -> list[str]:
 
 
 def installed_versions(extras: Sequence[str] = ()) -> dict[str, str]:
-    """Versions of Python, this package and its dependencies in this process."""
+    """Versions of Python, this package and its dependencies, in this process."""
     return versions_of((DISTRIBUTION, *dependencies(extras)))
 
 

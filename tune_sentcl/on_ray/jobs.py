@@ -1,4 +1,4 @@
-"""A study's search as a job of a Ray cluster, through Ray's job client."""
+"""Run a study's search as a job of a Ray cluster, through Ray's job client."""
 
 import hashlib
 import importlib.metadata
@@ -33,20 +33,20 @@ from tune_sentcl.space import Space
 from tune_sentcl.store.files import normalized_location
 
 SPACE_FILE = "space.toml"
-"""The space's file in the job's working directory; the space's name is in its text."""
+"""The search space's file in the job's working directory; the file's text has the space's name."""
 
 _PACKAGE = "tune_sentcl"
-_STOP_S = 10  # Ray kills a stopped job after 3 s by default, and a search may take longer to end
+_STOP_S = 10  # Ray kills a stopped job after 3 s by default, but a search may take longer to end
 
 for _logger in (
-    *("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging"),  # uploads
-    "ray.dashboard.modules.job.sdk",  # ends of logs
+    *("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging"),  # on uploads
+    "ray.dashboard.modules.job.sdk",  # messages at the ends of logs
 ):
     logging.getLogger(_logger).setLevel(logging.WARNING)
 
 
 def job_id(study: str, run: int | str) -> str:
-    """The id of a run of a study's search, counted from 1; all spellings of a URL give one id."""
+    """A job's id from the study and the number of the run, from 1; a URL's spelling is ignored."""
     location = normalized_location(study)
     name = posixpath.basename(urlsplit(location).path).lower()
     word = re.sub(r"[^a-z0-9]+", "-", name)[:32].strip("-") or "study"
@@ -55,17 +55,17 @@ def job_id(study: str, run: int | str) -> str:
 
 
 def runtime_environment(*, pip: bool, extras: Sequence[str]) -> dict[str, Any]:
-    """Ray's runtime environment without the working directory.
+    """Ray's runtime environment for a job, without the working directory.
 
-    It contains no variable of this machine, because Ray shows environments to all users of the
-    cluster. With `pip` Ray installs this package's dependencies, and those of `extras`, at the
-    versions that are installed here. Ray itself stays the cluster's.
+    It contains no variables of this machine, because Ray shows environments to all users of the
+    cluster. With `pip`, Ray installs this package's dependencies and those of `extras`, in the
+    versions that are installed here, but keeps the cluster's version of Ray.
     """
     environment: dict[str, Any] = {"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(_STOP_S)}}
     if pip:
         versions = installed_versions(extras)
         environment["pip"] = [
-            # Indexes have no local versions, such as 2.13.0+cu130.
+            # Package indexes have no local versions such as 2.13.0+cu130.
             f"{name}=={Version(versions[name]).public}" if name in versions else name
             for name in dependencies(extras)
             if name != "ray"
@@ -74,10 +74,10 @@ def runtime_environment(*, pip: bool, extras: Sequence[str]) -> dict[str, Any]:
 
 
 def write_working_directory(space: Space, folder: Path) -> None:
-    """Write what a job receives: this package as it is here, its metadata, space and plugins.
+    """Write a job's working directory: this package, its metadata, the search space and plugins.
 
     Ray puts the directory first on `sys.path` of the driver and of every worker, so this package
-    replaces one that the cluster's image holds. The study's version columns and the comparison of
+    replaces a copy in the cluster's image. The study's version columns and the comparison of
     versions read the metadata.
     """
     skipped = shutil.ignore_patterns("__pycache__", ".*")
@@ -100,15 +100,15 @@ def write_working_directory(space: Space, folder: Path) -> None:
 
 
 def plugin_path(plugin: Plugin) -> str:
-    """The value of --plugin in the job's command: a file that it receives, or a name."""
+    """The value of --plugin in the job's command: the path of a file in the job, or a name."""
     return f"plugins/{plugin.fingerprint}/{plugin.name}" if plugin.sources else plugin.name
 
 
 class StudyJobs:
     """The jobs of one study on one cluster.
 
-    Every method raises ResourceError if no Ray dashboard answers, or it refuses the token or the
-    request.
+    Every method raises ResourceError if no Ray dashboard answers, or if it refuses the token or
+    the request.
     """
 
     def __init__(self, address: str, study: str) -> None:
@@ -118,14 +118,14 @@ class StudyJobs:
             ResourceError: `ray[default]` is not installed here; see also the class.
         """
         self._address, self._study = address, study
-        # Ray prefers this variable to its argument.
+        # Ray prefers this variable to the argument.
         with self._translated_errors(), set_variable("RAY_API_SERVER_ADDRESS", address):
             self._client = JobSubmissionClient(address)
 
     def submit(self, command: str, space: Space, environment: Mapping[str, Any]) -> str:
         """Submit a run of the search and return the job's id; `command` is quoted for a shell.
 
-        Ray accepts an id once. Of two submissions at the same moment it refuses one.
+        Ray accepts each id once, so of two submissions at the same moment it refuses one.
 
         Raises:
             StudyError: A run is pending or running, or was submitted at the same moment.
@@ -155,7 +155,7 @@ class StudyJobs:
         return name
 
     async def log(self, job: str) -> AsyncIterator[str]:
-        """A job's log to its end, piece by piece."""
+        """Yield a job's log piece by piece, until the job ends."""
         with self._translated_errors():
             async for text in self._client.tail_job_logs(job):
                 yield text
@@ -172,10 +172,9 @@ class StudyJobs:
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
-        """Turn errors of Ray's client into this package's errors."""
         try:
             yield
-        except StudyError:  # a ValueError too
+        except StudyError:  # caught first, because it is a ValueError
             raise
         except ray.exceptions.AuthenticationError as error:
             refused = "Authentication failed" in str(error)
@@ -187,7 +186,7 @@ class StudyJobs:
                 move = 'Run pip install "tune-sentcl[cluster]".'
                 fault = Fault("ray", rule="Ray's job client needs ray[default]", move=move)
             else:
-                last = (text.splitlines() or [""])[-1][-300:]  # of a traceback
+                last = (text.splitlines() or [""])[-1][-300:]  # the text may be a traceback
                 rule = (
                     f"a Ray dashboard must answer at this address ({type(error).__name__}: {last})"
                 )

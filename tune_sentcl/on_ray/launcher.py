@@ -31,11 +31,11 @@ from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.worker import Failure, worker_settings
 
 _RECOUNT_S = 5.0
-_STARTING_S = 60.0  # after so many seconds of waiting a trial gets the next free worker
+_STARTING_S = 60.0  # seconds of waiting after which a trial gets the next free worker
 _SCRATCH = "tune_sentcl_tune_"
 _WORKER_LOST = "WorkerLostError"
-_NODE_ID = re.compile(r"\b[0-9a-f]{56}\b")  # in Ray's text on a lost worker
-# Colors, and Tune's line above each error: a message shows the first line of the text alone.
+_NODE_ID = re.compile(r"\b[0-9a-f]{56}\b")  # in Ray's message on a lost worker
+# Colors, and the line that Tune puts above an error, because messages show only a first line.
 _DECORATION = re.compile(r"\x1b\[[0-9;]*m|^Failure # \d+ \(occurred at .*\)\n", re.MULTILINE)
 
 
@@ -46,7 +46,8 @@ def on_ray(question: Question, study: str) -> Iterator[Callable[[Session], None]
     Nothing is written to the study, which need not exist yet.
 
     Raises:
-        ResourceError: There is no such cluster, or it cannot run the trials; lists every reason.
+        ResourceError: There is no such cluster, or it cannot run the trials; the error lists every
+            reason.
     """
     with quiet_ray_logging(), cluster(question.options.ray_address, question.watcher.say):
         surveyed = survey(question, study)
@@ -93,7 +94,7 @@ def _run(session: Session, question: Question, study: str, surveyed: Survey) -> 
                 scheduler=_SessionScheduler(session),
                 num_samples=-1,
                 reuse_actors=True,
-                trial_dirname_creator=lambda trial: str(trial.trial_id),  # not by its config
+                trial_dirname_creator=lambda trial: str(trial.trial_id),  # Tune would use configs
             ),
             run_config=tune.RunConfig(
                 name="trials",
@@ -106,7 +107,7 @@ def _run(session: Session, question: Question, study: str, surveyed: Survey) -> 
         try:
             tuner.fit()
         except (tune.TuneError, ray.exceptions.RayError) as error:
-            if isinstance(error.__context__, BrokenPipeError):  # Tune has made a text of it
+            if isinstance(error.__context__, BrokenPipeError):  # now the text of another error
                 raise error.__context__ from None
             if session.fatal is None and not session.stop_reason:
                 raise TuneSentclError(f"Ray gave up the search: {error}") from error
@@ -115,7 +116,6 @@ def _run(session: Session, question: Question, study: str, surveyed: Survey) -> 
 
 
 def _bundle(trial: Bundle) -> tune.PlacementGroupFactory:
-    """The resources of a trial as a placement group of Tune."""
     resources = {"CPU": trial.cpus, "GPU": trial.gpus, "memory": trial.memory}
     if trial.accelerator is None:
         return tune.PlacementGroupFactory([resources])
@@ -125,13 +125,13 @@ def _bundle(trial: Bundle) -> tune.PlacementGroupFactory:
 
 @contextmanager
 def _tune_environment(address: str) -> Iterator[None]:
-    """Stop Tune from sending the driver's access keys to its actors, and send them a no to MPS.
+    """Keep Tune from sending the driver's AWS keys to its actors; send them the variable of MPS.
 
-    Tune would put them into the actors' runtime environment, which Ray logs, lists and passes to
-    workers on a command line. Each node has keys of its own; the pre-flight checks that.
+    Tune would put the keys into the actors' runtime environment, which Ray logs, lists and passes
+    to workers on a command line. Each node has its own keys; the pre-flight checks that.
 
     Workers on this machine inherit the driver's environment. Without a runtime environment, Ray
-    reuses workers that are up already; with one, it starts others.
+    reuses workers that already run; with one, it starts new ones.
     """
     names, defaults = class_cache.ENV_VARS_TO_PROPAGATE, class_cache.DEFAULT_ENV_VARS
     before = set(names), dict(defaults)
@@ -151,9 +151,8 @@ def _tune_environment(address: str) -> Iterator[None]:
 class _SessionSearcher(Searcher):
     """Gives Tune the trials of a session.
 
-    `trial_limit()` returns how many trials to request.
-    Requested trials that do not fit wait for a free worker; an autoscaler then starts nodes for
-    them.
+    `trial_limit()` returns how many trials to request from the session. Requested trials that do
+    not fit wait for a free worker; an autoscaler then starts nodes for them.
     """
 
     def __init__(self, session: Session, trial_limit: Callable[[], int]) -> None:
@@ -162,12 +161,12 @@ class _SessionSearcher(Searcher):
         self._limit, self._counted = 0, -math.inf
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tune pickles its searcher for a restore, which never happens here: a repeated command
-        # reads the study. So the session, with its locks and files, is not pickled.
+        # Tune pickles its searcher to restore it later. Here a repeated command reads the study
+        # instead, so the session with its locks and files is not pickled.
         return {}
 
     def suggest(self, trial_id: str) -> Any:
-        """The config of the next trial; None: ask later; FINISHED: there are no more."""
+        """The config of the next trial; None: ask again later; FINISHED: no more trials."""
         session = self._session
         if session.finished:
             return Searcher.FINISHED
@@ -179,14 +178,14 @@ class _SessionSearcher(Searcher):
         return params_of(assignment)
 
     def _current_limit(self) -> int:
-        """`trial_limit()`, called every few seconds only: Tune asks in each of its steps."""
+        """`trial_limit()`, computed only every few seconds, because Tune asks in each step."""
         now = time.monotonic()
         if now > self._counted + _RECOUNT_S:
             self._limit, self._counted = self._ask(), now
         return self._limit
 
     def on_trial_complete(self, *args: Any, **kwargs: Any) -> None:
-        """Do nothing: the callback reports ends, because it gets the text of errors."""
+        """Do nothing: `_TrialEndCallback` reports ends, because it gets the text of errors."""
 
     def save(self, checkpoint_path: str) -> None:
         """Save nothing; see `__getstate__`."""
@@ -198,9 +197,9 @@ class _SessionSearcher(Searcher):
 class _SessionScheduler(FIFOScheduler):
     """Passes results to the session, and stops the trials that the session stops.
 
-    It also chooses the trial for a free worker. Tune would take the one that has waited longest,
-    and discard the worker that is starting for it. If trials are shorter than a worker's start,
-    one worker would then run them all while others start again and again.
+    It also chooses the trial for a free worker. Tune would choose the trial that has waited
+    longest, and discard the worker that is starting for it. If trials are shorter than a worker's
+    start, one worker would then run all trials while others start again and again.
     """
 
     def __init__(self, session: Session) -> None:
@@ -209,11 +208,11 @@ class _SessionScheduler(FIFOScheduler):
         self._waiting: dict[Trial, float] = {}
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        """Note since when a trial waits."""
+        """Note since when a trial has been waiting."""
         self._waiting[trial] = time.monotonic()
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        """Choose the newest waiting trial, or the oldest one after `_STARTING_S`.
+        """Choose the newest waiting trial, or the oldest after it has waited `_STARTING_S`.
 
         A worker may be starting for an older trial. Trials that failed before come last.
         """
@@ -227,10 +226,10 @@ class _SessionScheduler(FIFOScheduler):
         return waiting[0] if overdue else waiting[-1]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {}  # as for the searcher
+        return {}  # see `_SessionSearcher`
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        """Report a point, or an error that the worker caught; the callback comes after this."""
+        """Pass on an evaluation point, or an error that the worker caught; it precedes hooks."""
         name, continues = trial.config["trial"], True
         if "fatal" in result:
             self._session.abort(result["fatal"])
@@ -244,7 +243,7 @@ class _SessionScheduler(FIFOScheduler):
 
 
 class _TrialEndCallback(tune.Callback):
-    """Reports to the session every trial that Tune has ended."""
+    """Reports every trial that Tune has ended to the session."""
 
     def __init__(self, session: Session, gpus: float) -> None:
         self._session, self._gpus = session, gpus
@@ -253,7 +252,7 @@ class _TrialEndCallback(tune.Callback):
         self._draining, self._looked_at = set[str](), -math.inf
 
     def __getstate__(self) -> dict[str, Any]:
-        return {}  # as for the searcher
+        return {}  # see `_SessionSearcher`
 
     def on_trial_start(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
@@ -269,17 +268,17 @@ class _TrialEndCallback(tune.Callback):
         result: dict[str, Any],
         **info: Any,
     ) -> None:
-        """Drop large values: Tune keeps every trial's last result to the end of the search."""
+        """Drop large values, because Tune keeps each trial's last result until the search ends."""
         for key in ("fatal", "failure", "progress"):
             result.pop(key, None)
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Find ended trials: Tune calls no hook for some, such as a failed reset of an actor."""
-        # Tune appends to `trials` only, so each trial is checked until it has ended.
+        """Find ended trials; for some, such as a failed reset of an actor, Tune calls no hook."""
+        # Tune only appends to `trials`; each trial is checked until it has ended.
         self._not_ended.update((trial.trial_id, trial) for trial in trials[self._seen :])
         self._seen = len(trials)
         if time.monotonic() > self._looked_at + _RECOUNT_S:
-            self._draining |= draining()  # and keep those that are gone by now
+            self._draining |= draining()  # union: drained nodes may be gone by now
             self._looked_at = time.monotonic()
         for trial in [t for t in self._not_ended.values() if t.is_finished()]:
             del self._not_ended[trial.trial_id]
@@ -288,7 +287,7 @@ class _TrialEndCallback(tune.Callback):
             raise tune.TuneError("the session has ended")
 
     def _ended(self, trial: Trial) -> None:
-        """Report a lost worker or node, unless this attempt has reported its own end."""
+        """Report a lost worker or node, unless the attempt itself has reported its end."""
         name, error = trial.config["trial"], _last_error(trial)
         if not self._session.runs(name, trial.config["files"][0]):
             return
@@ -304,7 +303,7 @@ class _TrialEndCallback(tune.Callback):
 
 @contextmanager
 def _scratch() -> Iterator[str]:
-    """A folder for Tune's files, which hold configs; deletes those of killed drivers first."""
+    """A folder for Tune's files, which hold configs; folders of killed drivers are deleted."""
     for leftover in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*_*"):
         pid = leftover.name.removeprefix(_SCRATCH).partition("_")[0]
         if pid.isdecimal() and not is_alive(int(pid)):
@@ -317,8 +316,8 @@ def _scratch() -> Iterator[str]:
 def _last_error(trial: Trial) -> Failure:
     """The error that ended a trial's worker, from the text file that Tune wrote.
 
-    Its pickle of the error is not read, because a pickle can run code. Tune's `get_error` looks
-    for the text in the storage folder, where it is not written.
+    Tune also pickles the error, but a pickle can run code, so it is not read. Tune's `get_error`
+    looks for the text in the storage folder, where Tune does not write it.
     """
     if not trial.error_file or not Path(trial.error_file).is_file():
         return Failure(_WORKER_LOST, "Ray lost the worker and does not say why", {})

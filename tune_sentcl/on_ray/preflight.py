@@ -38,12 +38,12 @@ ACCELERATOR = "ray.io/accelerator-type"
 """The label with which Ray names a node's GPU type."""
 
 _PLUGIN = "plugin "
-"""The prefix of an installed plugin among the versions; its fingerprint is its version."""
+"""The prefix of installed plugins among the versions; a plugin's version is its fingerprint."""
 _EXACT = ("python", DISTRIBUTION, "torch", "transformers", "ray")
 _LEAST_DISK = 1e9  # bytes
-_ANSWER_S = 60.0  # an idle node takes 3 s, and 10 s where it has to read torch from a disk
+_ANSWER_S = 60.0  # an idle node takes 3 s, or 10 s if it reads torch from a disk
 _ANSWER_VARIABLE = "TUNE_SENTCL_ANSWER_SECONDS"
-_PACKAGED = "toy"  # an encoder without files, which the package generates
+_PACKAGED = "toy"  # an encoder without files, made by this package
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,15 @@ class NodeStatus:
 
     Attributes:
         name: Its host, with the start of its id if several nodes share a host.
-        node: Its cores, GPUs and memory.
-        no_answer: Why the node did not answer; empty if it did.
-        versions: Versions of Python, packages and installed plugins; a missing one is left out.
+        node: The node's cores, GPUs and memory.
+        no_answer: Why the node did not answer; empty if it answered.
+        versions: Versions of Python, packages and installed plugins; a missing package is left
+            out.
         cuda: The CUDA version of its torch; empty if torch was built without CUDA.
         devices: Number of GPUs that its torch sees; None: unknown.
         storage_fault: Why node and driver do not share the study's storage; empty if they do.
         checkpoints: The fingerprint of each encoder, or why the node cannot read it.
-        free_disk: Free bytes where it keeps caches; None: unknown.
+        free_disk: Free bytes on the disk of its caches; None: unknown.
     """
 
     name: str
@@ -113,14 +114,14 @@ class Survey:
 def describe_node(
     folder: str, packages: Sequence[str], checkpoints: Sequence[str], gpus: bool, *file: str
 ) -> dict[str, Any]:
-    """A node's answers, fields of `NodeStatus`; runs on the node.
+    """Answer the five questions on a node; the answers are fields of `NodeStatus`.
 
     Args:
-        folder: The driver's working directory, from which relative paths start.
+        folder: The driver's working directory, where relative paths start.
         packages: Names of the packages and installed plugins that the search needs.
         checkpoints: Encoders to read.
         gpus: Whether trials take GPUs.
-        file: The study's location, and the name of a file that the driver has written there.
+        file: The study's location, and the name of a file that the driver wrote there.
     """
     storage_fault = _storage_fault(*file) if file else ""
     with suppress(OSError):  # the driver's folder may not exist here
@@ -164,7 +165,7 @@ def _plugins(packages: Sequence[str]) -> dict[str, str]:
 
 def _devices() -> dict[str, Any]:
     """The CUDA version of torch and the number of GPUs that it sees."""
-    # torch sees only one of several MIG slices; Ray gives each slice to another worker.
+    # torch sees only one of several MIG slices, but Ray gives each slice to another worker.
     slices = os.environ.get("CUDA_VISIBLE_DEVICES", "").count("MIG-")
     devices = torch.cuda.device_count()
     devices = max(devices, slices) if devices else 0
@@ -174,9 +175,9 @@ def _devices() -> dict[str, Any]:
 def faults(
     nodes: Sequence[NodeStatus], trial: Bundle, driver: NodeStatus, study: str
 ) -> list[Fault]:
-    """Every reason for which trials would fail or lose their results.
+    """Every reason why trials would fail or lose their results.
 
-    A fault that several nodes share is reported once and names the nodes. Nodes must have the
+    A fault that several nodes share is listed once and names the nodes. Nodes must have the
     driver's versions and encoders.
     """
     names_of: dict[Fault, list[str]] = {}
@@ -243,10 +244,10 @@ def warnings(nodes: Sequence[NodeStatus], trial: Bundle) -> Iterator[str]:
 
 
 def survey(question: Question, study: str) -> Survey:
-    """Check the cluster to which this process is connected; leaves no files.
+    """Check the cluster to which this process is connected; it leaves no files behind.
 
-    Every node answers one task, which takes seconds. The single node of a local cluster is not
-    asked. `study` need not exist; if it is empty, shared storage is not checked.
+    Every node runs one task, which takes seconds. The single node of a local cluster is not asked.
+    `study` need not exist; if it is empty, shared storage is not checked.
     """
     nodes = _nodes_by_id()
     trial = bundle_of(question.options, [status.node for status in nodes.values()])
@@ -286,15 +287,15 @@ def survey(question: Question, study: str) -> Survey:
 
 
 def cluster_nodes() -> list[Node]:
-    """The nodes that are up and do not drain."""
+    """The nodes that are up, without draining nodes."""
     return [status.node for status in _nodes_by_id().values()]
 
 
 def _nodes_by_id() -> dict[str, NodeStatus]:
-    """The nodes that are up, the head first. Nodes that drain take no tasks and no trials."""
+    """The nodes that are up, the head first, without draining nodes, which take no tasks."""
     leaving = draining()
     up = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in leaving]
-    # Ray's order changes from run to run.
+    # Ray's order of nodes changes from run to run.
     head = "node:__internal_head__"
     up.sort(key=lambda node: (head not in node["Resources"], node["NodeManagerAddress"]))
     hosts = [node["NodeManagerHostname"] for node in up]
@@ -308,7 +309,7 @@ def _nodes_by_id() -> dict[str, NodeStatus]:
 
 
 def _fingerprints(space: Space) -> dict[str, str]:
-    """Fingerprints of the encoders that trials may need; unreadable ones are left out."""
+    """Fingerprints of the encoders that trials may need; an unreadable encoder is left out."""
     own = (config for config in space.configurations if not config.method.is_trainer)
     values = [config.dotted() for config in own]
     names = {value[key] for value in values for key in CHECKPOINTS if key in value}
@@ -317,7 +318,7 @@ def _fingerprints(space: Space) -> dict[str, str]:
             names.update(item.choices)
     fingerprints = {}
     for name in sorted(names - {_PACKAGED}):
-        with suppress(CheckpointError, ConfigError):  # the search itself reports it
+        with suppress(CheckpointError, ConfigError):  # the search itself reports these errors
             fingerprints[name] = resolve_checkpoint(name).fingerprint
     return fingerprints
 
@@ -325,16 +326,19 @@ def _fingerprints(space: Space) -> dict[str, str]:
 def _ask_nodes(
     nodes: Mapping[str, NodeStatus], question: tuple[Any, ...], study: str
 ) -> list[NodeStatus]:
-    """Ask all nodes at once; raises StudyError if the driver cannot write to the study.
+    """Ask all nodes at once.
 
-    The driver writes a file with a random name, which a node finds only in the same storage. If
-    the study's folder does not exist yet, the nearest existing parent is tested.
+    The driver writes a file with a random name into the study, which a node finds only in the same
+    storage. If the study's folder does not exist yet, the nearest existing parent is used.
+
+    Raises:
+        StudyError: The driver cannot write to the study.
     """
     if not study:
         return _answers(nodes, question)
     if "://" not in study:
         study = str(next(p for p in (Path(study), *Path(study).parents) if p.is_dir()))
-    # Opening the study deletes files with such names, which a killed driver leaves.
+    # If the driver is killed, opening the study deletes files with such names.
     files, name = StudyFiles.at(study), f"{SCRATCH}000000-{token_hex(4)}"
     try:
         files.write_bytes(name, b"")
@@ -345,8 +349,9 @@ def _ask_nodes(
 
 
 def _answers(nodes: Mapping[str, NodeStatus], question: tuple[Any, ...]) -> list[NodeStatus]:
-    """The nodes with their answers, or with the reason why a node gave no answer."""
-    # The worker ends with the answer: torch may start CUDA there, and then no trial may follow.
+    """The nodes with their answers, or with the reason why a node did not answer."""
+    # max_calls=1 ends the worker: torch may start CUDA there, and then no trial may use the
+    # process.
     describe = ray.remote(num_cpus=0, max_retries=0, max_calls=1)(describe_node)
     on = NodeAffinitySchedulingStrategy
     answers = {
@@ -368,5 +373,5 @@ def _answers(nodes: Mapping[str, NodeStatus], question: tuple[Any, ...]) -> list
 def _get(reference: "ray.ObjectRef[dict[str, Any]]") -> dict[str, Any]:
     try:
         return ray.get(reference)
-    except ray.exceptions.RayError as error:  # also if the node lacks this package
+    except ray.exceptions.RayError as error:  # for example, the node lacks this package
         return {"no_answer": f"could not answer ({str(error).strip().splitlines()[-1]})"}

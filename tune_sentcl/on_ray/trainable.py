@@ -20,7 +20,7 @@ from tune_sentcl.plugins import activate
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning.worker import Attempt, Failure, WorkerSettings
 
-_THREAD_S = 60  # seconds in which the thread of a stopped trial must end
+_THREAD_S = 60  # seconds within which the thread of a stopped trial must end
 
 
 def train(
@@ -30,22 +30,22 @@ def train(
     settings: WorkerSettings,
     folder: str,
 ) -> None:
-    """The trainable: each report is an evaluation point, and the final one ends the trial.
+    """The trainable: each report is an evaluation point; the final report ends the trial.
 
-    `params` comes from `params_of`. `loader` is a reference in a list, so that Tune does not fetch
+    `params` comes from `params_of`. `loader` is a reference inside a list, so Tune does not fetch
     it again for each trial. `folder` is the driver's working directory. Each report has a step,
-    because Tune prints a report without a number.
+    because Tune prints a report that has no number.
 
     Raises:
         DeviceError: This process cannot use its GPU any more; Tune then ends the process.
         NodeDrainingError: This node is about to be removed; the trial's state was written.
     """
-    with suppress(OSError):  # on another machine the driver's folder may not exist
-        os.chdir(folder)  # relative paths are the driver's
-    # Before the next trial Tune waits so long for the end of this trial's thread.
+    with suppress(OSError):  # the driver's folder may not exist here
+        os.chdir(folder)  # relative paths start there
+    # Tune waits this long for the trial's thread before the next trial.
     os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", str(_THREAD_S))
     try:
-        activate(settings.plugins)  # before the config, whose method one of them may define
+        activate(settings.plugins)  # first, because a plugin may define the config's method
     except PluginError as error:
         tune.report({"step": -1, "failure": Failure(type(error).__name__, str(error), {})})
         return
@@ -70,7 +70,7 @@ def _get_loader(loader: "ray.ObjectRef[InputLoader]") -> InputLoader:
 
 
 def params_of(assignment: Assignment) -> dict[str, Any]:
-    """An assignment as Tune's config of a trial: small, with plain values."""
+    """Turn an assignment into Tune's config of a trial, with small, plain values."""
     return {
         "trial": assignment.trial_id,
         "configuration": assignment.configuration,
@@ -100,12 +100,12 @@ def _assignment(params: dict[str, Any]) -> Assignment:
 def _alarm(seconds: float | None) -> Iterator[None]:
     """Let the system kill this process if a trial does not notice its own timeout.
 
-    A call that hangs in a library or on a network disk never checks the clock.
+    A call that hangs in a library or on a network disk does not check the clock.
     """
     if seconds is None:
         yield
         return
-    signal.setitimer(signal.ITIMER_REAL, 1.1 * seconds + 5)  # the trial's own check comes first
+    signal.setitimer(signal.ITIMER_REAL, 1.1 * seconds + 5)  # later than the trial's own check
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Code of the user's own: what a search loads from the files that the user names."""
+"""Plugins: code of the user's own, which a search loads from files or installed packages."""
 
 from tune_sentcl.plugins.declaring import loss as loss
 from tune_sentcl.plugins.declaring import method as method

@@ -20,11 +20,11 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 ClassT = TypeVar("ClassT", bound=type)
 
 INPUTS = ("anchors", "positives", "negatives", "owners", "labels")
-"""The parameters by which a loss asks for the tensors of a batch."""
+"""The parameters by which a loss gets the tensors of a batch."""
 
 _KINDS = (float, int, bool)
 _OF_THE_TRIAL = ("seed", "data_seed", "output_dir")
-_RESERVED = ("guide",)  # ids take this knob for the name of an encoder
+_RESERVED = ("guide",)  # ids treat `guide` as an encoder's name
 
 
 def loss(name: str) -> Callable[[FunctionT], FunctionT]:
@@ -37,14 +37,14 @@ def loss(name: str) -> Callable[[FunctionT], FunctionT]:
     - `owners`, (count,): the row of each negative
     - `labels`, (rows,): the similarity of each pair; not together with negatives
 
-    Its other parameters are knobs: each has a default and is annotated `float`, `int`, `bool`, or
-    `Literal` of texts, or one of these `| None`, in `Annotated` with a `pydantic.Field` for bounds
-    and a description. It returns a tensor of one number.
+    Its other parameters are hyperparameters. Each has a default and the annotation `float`, `int`,
+    `bool`, or `Literal` of texts, possibly with `| None`. `Annotated` with a `pydantic.Field` adds
+    bounds and a description. The function returns a tensor of one number.
 
     The function itself is unchanged. Loading its module as a plugin registers the method.
 
     Args:
-        name: The value of `method.name`: a lower-case letter, then such letters, digits and
+        name: The value of `method.name`: a lower-case letter, then lower-case letters, digits and
             underscores.
 
     Raises:
@@ -61,10 +61,10 @@ def loss(name: str) -> Callable[[FunctionT], FunctionT]:
 def trainer(name: str) -> Callable[[FunctionT], FunctionT]:
     """Declare a function that returns a trainer of sentence-transformers as the method `name`.
 
-    Its parameters are knobs, as those of `loss`. It makes the model, the loss and the data sets,
-    and returns a SentenceTransformerTrainer, SparseEncoderTrainer, MultiVectorEncoderTrainer or
-    CrossEncoderTrainer with an evaluator. The trial trains it. The random numbers that the
-    function draws follow from the trial's seed.
+    The function's parameters are hyperparameters, declared as in `loss`. The function makes the
+    model, the loss and the data sets, and returns a SentenceTransformerTrainer,
+    SparseEncoderTrainer, MultiVectorEncoderTrainer or CrossEncoderTrainer with an evaluator. The
+    trial then trains it. The trial's seed also seeds the random numbers that the function draws.
 
     Args:
         name: The value of `method.name`, and the task of the evaluator's scores.
@@ -88,7 +88,7 @@ def trainer(name: str) -> Callable[[FunctionT], FunctionT]:
 
 
 def _loss_config(name: str, function: Callable[..., Any]) -> type[MethodBase]:
-    """The class of a loss's knobs, from the function's signature."""
+    """The class of a loss's hyperparameters, from the function's signature."""
     where, parameters = f"loss {name}", _parameters("loss", name, function)
     base: type[MethodBase] = GradedConfig if "labels" in parameters else TripletRowsConfig
     if faults := list(_faults(where, parameters, base)):
@@ -117,7 +117,7 @@ def _parameters(
 def _config(
     where: str, name: str, knobs: Iterable[inspect.Parameter], base: type[MethodBase]
 ) -> type[MethodBase]:
-    """The class of the knobs that some parameters are."""
+    """Make the config class of a method from the parameters that are its hyperparameters."""
     fields: dict[str, Any] = {one.name: (one.annotation, one.default) for one in knobs}
     fields["name"] = (Literal[name], ...)
     made: Any = create_model(f"{name}_config", __base__=base, **fields)
@@ -127,13 +127,13 @@ def _config(
 def method(config: type[MethodBase]) -> Callable[[ClassT], ClassT]:
     """Declare a subclass of `tune_sentcl.methods.Method` as the method of a config class.
 
-    The config class is on `MethodBase` or one of its subclasses. Its `name` is a `Literal` of the
-    value of `method.name`. Its other fields are knobs, as those of `loss`.
+    The config class derives from `MethodBase`. Its field `name` is a `Literal` with the value of
+    `method.name`. Its other fields are hyperparameters, declared as in `loss`.
 
     The decorated class itself is unchanged. Loading its module as a plugin registers the method.
 
     Args:
-        config: The class of the method's knobs.
+        config: The config class of the method.
 
     Raises:
         PluginError: The config, or the decorated class, breaks one of these rules.
@@ -157,7 +157,7 @@ def method(config: type[MethodBase]) -> Callable[[ClassT], ClassT]:
     _checked(where, config, names[0])
 
     def declare(value: ClassT) -> ClassT:
-        # By its name, because its module imports torch.
+        # Compare by name, because the class's module imports torch.
         bases = {(base.__module__, base.__name__) for base in getattr(value, "__mro__", ())}
         lacking = ", ".join(sorted(getattr(value, "__abstractmethods__", ())))
         if ("tune_sentcl.methods.base", "Method") not in bases or lacking:
@@ -173,7 +173,7 @@ def method(config: type[MethodBase]) -> Callable[[ClassT], ClassT]:
 
 
 def _config_faults(where: str, config: type[MethodBase]) -> Iterator[Fault]:
-    """The faults of the fields that no class of this package has."""
+    """The faults of the fields that the plugin's own classes add."""
     own = (one for one in config.__mro__ if not one.__module__.startswith("tune_sentcl."))
     names = {name for one in own for name in inspect.get_annotations(one)} - {"name"}
     for name, field in config.model_fields.items():
@@ -183,7 +183,7 @@ def _config_faults(where: str, config: type[MethodBase]) -> Iterator[Fault]:
 
 
 def _checked(where: str, config: type[MethodBase], name: str) -> type[MethodBase]:
-    """The class of a method's knobs; PluginError if a default is no value of its knob."""
+    """Return a method's config class; PluginError if a default breaks its own rule."""
     values = {key: field.default for key, field in config.model_fields.items()}
     try:
         config.model_validate({**values, "name": name})
@@ -228,7 +228,7 @@ def _knob_faults(
 
 
 def _parameter_rule(one: inspect.Parameter, base: type[MethodBase]) -> str:
-    """The rule that a knob's parameter breaks; empty for a good one."""
+    """The rule that a hyperparameter's parameter breaks; empty if it breaks none."""
     has_default = one.default is not one.empty
     if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD, one.POSITIONAL_ONLY):
         return "must be a parameter that can be given by its name"
@@ -236,7 +236,7 @@ def _parameter_rule(one: inspect.Parameter, base: type[MethodBase]) -> str:
 
 
 def _knob_rule(name: str, kind: Any, is_required: bool, base: type[MethodBase]) -> str:
-    """The rule that a knob breaks; empty for a good one."""
+    """The rule that a hyperparameter breaks; empty if it breaks none."""
     if base.is_trainer and name in _OF_THE_TRIAL:
         return "the trial sets this value, so it must not be a hyperparameter"
     if typing.get_origin(kind) is Annotated:

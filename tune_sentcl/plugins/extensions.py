@@ -1,4 +1,4 @@
-"""The definitions of plugins besides methods: tasks, watchers and sources of rows."""
+"""What plugins define besides methods: tasks, watchers and sources of examples."""
 
 import dis
 import inspect
@@ -15,7 +15,7 @@ T = TypeVar("T", bound=Callable[..., Any])
 Split = Literal["dev", "test"]
 
 MARK = "_tune_sentcl_defines"
-"""The attribute by which a decorated function or class holds what it defines."""
+"""The attribute that stores the definition on a decorated function or class."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _METRIC, _SPLIT = re.compile(r"[a-z][a-z0-9_@.-]*"), re.compile("dev|test")
@@ -23,14 +23,14 @@ _METRIC, _SPLIT = re.compile(r"[a-z][a-z0-9_@.-]*"), re.compile("dev|test")
 
 @dataclass(frozen=True)
 class Extension:
-    """Something other than a method that a plugin defines.
+    """A plugin's definition of something other than a method.
 
     Attributes:
-        kind: What it is.
-        name: Its name among those of its kind.
+        kind: The kind of the definition.
+        name: Its name, unique within its kind.
         value: The decorated function or class.
         metrics: For a task, the metrics that it returns.
-        splits: For a task, the splits that it is called for.
+        splits: For a task, the splits on which it scores.
         plugin: The plugin that defines it.
         fingerprint: A hash of the plugin's code.
     """
@@ -79,7 +79,7 @@ class Extension:
         return self._code.co_firstlineno
 
     def failure(self, what: str, fault: BaseException | str) -> PluginError:
-        """The error that it raised, or the rule that it breaks, with the plugin's line."""
+        """An error for what it raised, or for a rule that it breaks, with the plugin's line."""
         where = f"{self.plugin}: {self.kind} {self.name}"
         if isinstance(fault, BaseException):
             hidden = self._hidden(fault)
@@ -98,7 +98,7 @@ EXTENSIONS: dict[tuple[str, str], Extension] = {}
 
 
 def check_name(kind: str, name: object) -> None:
-    """Raise PluginError if a name does not fit what a plugin defines."""
+    """Raise PluginError if a definition's name is not lower case with digits and underscores."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         rule = "must be lower-case letters, digits and underscores, starting with a letter"
         raise PluginError(
@@ -111,13 +111,13 @@ def task(
 ) -> Callable[[T], T]:
     """Declare a function `score(encode, split)` as the evaluation task `plugin:NAME`.
 
-    It returns a mapping of each metric to a number from 0 to 1. `encode` maps n texts to their
-    embeddings, a float32 array of shape (n, dim).
+    The function returns a mapping from each metric to a number from 0 to 1. `encode` maps n texts
+    to their embeddings, a float32 array of shape (n, dim).
 
     Args:
-        name: Its name in `evaluation.own`.
+        name: The task's name in `evaluation.own`.
         metrics: The names of its metrics.
-        splits: The splits that it is called for, of `dev` and `test`.
+        splits: The splits on which the function is called: `dev`, `test` or both.
 
     Raises:
         PluginError: One of these rules is broken.
@@ -138,7 +138,7 @@ def task(
 
 
 def watcher(name: str) -> Callable[[T], T]:
-    """Declare a class like `tune_sentcl.watch.trackers.Tracker`, which `--track NAME` chooses.
+    """Declare a class with the methods of `tune_sentcl.watch.trackers.Tracker` for `--track NAME`.
 
     Raises:
         PluginError: The class lacks a method, or its name exists.
@@ -154,10 +154,10 @@ def watcher(name: str) -> Callable[[T], T]:
 
 
 def source(name: str) -> Callable[[T], T]:
-    """Declare a function that yields dicts, rows with the columns of docs/data.md, as a source.
+    """Declare a function that yields rows, dicts with the columns of docs/data.md, as a source.
 
     Raises:
-        PluginError: It is no function without arguments, or its name exists.
+        PluginError: It is not a function without arguments, or its name exists.
     """
 
     def declare(value: T) -> T:
@@ -168,7 +168,7 @@ def source(name: str) -> Callable[[T], T]:
 
 
 def _takes(value: Any, count: int) -> bool:
-    """Whether a function can be called with this many arguments by position."""
+    """Whether a function accepts this many positional arguments."""
     try:
         inspect.signature(value).bind(*range(count))
     except TypeError:

@@ -21,7 +21,7 @@ _BUILT_IN = {("watcher", one) for one in ("mlflow", "wandb", "tensorboard")}
 _BUILT_IN |= {("source", one) for one in ("toy", "nli", "snli", "mnli", "wiki")}
 _Defined = Registered | Extension
 _ran: dict[Plugin, list[_Defined]] = {}
-"""The definitions of each plugin in this process: the same code runs once."""
+"""The definitions of each plugin that ran in this process; the same code runs once."""
 
 
 def load_plugins(
@@ -31,13 +31,13 @@ def load_plugins(
 
     Args:
         given: Files that end in .py, or names of installed plugins.
-        of_space: The plugins that a space file names. A given file replaces the space's plugin of
-            the same name.
-        folder: The space file's folder, from which its paths start.
+        of_space: The plugins that a search space names. A given file replaces such a plugin of the
+            same name.
+        folder: The search space's folder, where its relative paths start.
 
     Raises:
-        PluginError: A plugin cannot be read or run, defines nothing or what exists already, or two
-            plugins have the same name.
+        PluginError: A plugin cannot be read or run, defines nothing, or something that exists
+            already, or two plugins have the same name.
     """
     plugins = [read_plugin(str(name), "--plugin") for name in given]
     names = {plugin.name for plugin in plugins}
@@ -58,9 +58,9 @@ def load_plugins(
 
 
 def activate(plugins: Sequence[Plugin]) -> None:
-    """Register all that plugins define, or nothing.
+    """Register everything that plugins define, or, after an error, nothing.
 
-    The definitions of another version of a plugin in this process are replaced.
+    Definitions of another version of a plugin in this process are replaced.
 
     Raises:
         PluginError: As for `load_plugins`.
@@ -92,12 +92,12 @@ def activate(plugins: Sequence[Plugin]) -> None:
 
 
 def plugin_named(name: str, fingerprint: str) -> Plugin:
-    """The code of a plugin that this process has run."""
+    """The plugin with this name and fingerprint, which this process has run."""
     return next(one for one in _ran if (one.name, one.fingerprint) == (name, fingerprint))
 
 
 def _check_kinds(methods: Sequence[Registered]) -> None:
-    """Refuse a knob of another kind than one of the same name: they share a column."""
+    """Refuse hyperparameters of one name and different types, because they share a column."""
     known: dict[str, Knob] = {}
     for name, one in {one.name: one for one in methods}.items():
         for knob in section_knobs("method", name, one.config):
@@ -121,7 +121,7 @@ def _check_kinds(methods: Sequence[Registered]) -> None:
 
 
 class _Loader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):  # type: ignore[misc]
-    """Imports the modules of a plugin from the bytes that its fingerprint has hashed."""
+    """Imports a plugin's modules from the same bytes that its fingerprint hashed."""
 
     def __init__(self, plugin: Plugin) -> None:
         self.name, self.sources = plugin.name, dict(plugin.sources)
@@ -134,11 +134,11 @@ class _Loader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):  # type
         return importlib.util.spec_from_loader(fullname, self, is_package=is_package)
 
     def get_filename(self, fullname: str) -> str:
-        """The file, as tracebacks show it."""
+        """The path of the module's file, for tracebacks."""
         return self.sources[fullname].path
 
     def get_data(self, path: Any) -> bytes:
-        """The bytes that were read; on another machine there is no such file."""
+        """The bytes of a module's file as they were read; other machines do not have the file."""
         for source in self.sources.values():
             if source.path == path:
                 return source.code
@@ -146,7 +146,6 @@ class _Loader(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):  # type
 
 
 def _run(plugin: Plugin) -> list[_Defined]:
-    """Run a plugin's code; returns what it defines."""
     _make_importable(plugin)
     try:
         module = importlib.import_module(plugin.module)
@@ -171,7 +170,7 @@ def _run(plugin: Plugin) -> list[_Defined]:
 
 
 def _make_importable(plugin: Plugin) -> None:
-    """Let imports find the plugin's own modules first, and forget those of other versions."""
+    """Make imports find this version's modules of the plugin, and forget other versions."""
     installed = "" if plugin.sources else plugin.module.partition(".")[0]
     for name, module in list(sys.modules.items()):
         if installed and name.partition(".")[0] == installed:

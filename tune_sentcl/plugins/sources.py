@@ -1,4 +1,4 @@
-"""Reads a plugin's code, and fingerprints it, without running any of it."""
+"""Read and fingerprint a plugin's code, without running it."""
 
 import ast
 import hashlib
@@ -12,7 +12,7 @@ from pathlib import Path
 from tune_sentcl.errors import Fault, PluginError
 
 GROUP = "tune_sentcl.plugins"
-"""The group of entry points by which installed packages offer plugins."""
+"""The group of entry points in which installed packages offer plugins."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Source:
     """The code of one module.
 
     Attributes:
-        path: Its file, as tracebacks show it.
+        path: The path of its file, for tracebacks.
         code: The file's bytes.
         is_package: Whether it is the `__init__` of a package.
     """
@@ -32,14 +32,14 @@ class Source:
 
 @dataclass(frozen=True)
 class Plugin:
-    """A plugin's code, as it was read; workers run the same bytes.
+    """A plugin's code when it was read; workers run the same bytes.
 
     Attributes:
         name: The name of its file, or of an installed package's entry point.
         fingerprint: A hash of its code.
         module: The module to import: for a file, a name that holds the fingerprint.
         sources: The file and the local modules that it imports, by module; empty for an installed
-            package, which every node has to install.
+            package, which every node must install itself.
     """
 
     name: str
@@ -88,9 +88,9 @@ def _read(path: Path, where: str) -> bytes:
 
 
 def _local_modules(own: Source, folder: Path, where: str) -> dict[str, Source]:
-    """The modules and packages beside a file that it imports, directly or not.
+    """The modules and packages beside a file that the file imports, directly or indirectly.
 
-    A package counts with all of its modules. Relative imports stay inside a package.
+    A package counts with all its modules. Relative imports stay inside a package.
     """
     found: dict[str, Source] = {}
     unread = [own]
@@ -105,7 +105,7 @@ def _local_modules(own: Source, folder: Path, where: str) -> dict[str, Source]:
 
 
 def _imported(source: Source, where: str) -> Iterator[str]:
-    """The top-level names of what some code imports, without Python's modules and this package."""
+    """The top-level names that some code imports, without Python's modules and this package."""
     try:
         tree = ast.parse(source.code, source.path)
     except (SyntaxError, ValueError) as error:
@@ -151,7 +151,7 @@ def _installed(name: str, where: str) -> Plugin:
 def _installed_files(point: EntryPoint, where: str) -> dict[str, bytes]:
     """The files of an entry point's package by their paths in it, without compiled code."""
     top = point.module.partition(".")[0]
-    spec = importlib.util.find_spec(top)  # of a top-level module, so that nothing is run
+    spec = importlib.util.find_spec(top)  # a top-level name, so nothing runs
     if spec is None or spec.origin is None:
         rule = f"the package {top} of the plugin must be installed"
         raise PluginError(

@@ -1,4 +1,4 @@
-"""Definitions of plugins as a study records them, so that it can be read without the plugins."""
+"""A study's records of plugins' definitions, with which it can be read without the plugins."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
@@ -34,15 +34,15 @@ BASES: dict[Base, type[MethodBase]] = {
     "trainer": TrainerConfig,
     "any": MethodBase,
 }
-"""The base classes of the methods' configs, each before its own bases."""
+"""The base classes of methods' configs; a subclass precedes its own bases."""
 
 _TYPES: dict[Kind, Any] = {"float": float | None, "int": int | None, "bool": bool | None}
-"""The type of a stored knob; any type in a column of texts, such as a count or `all`."""
+"""The type of a stored hyperparameter; columns of text accept any type (a count or `all`)."""
 
 
 @dataclass(frozen=True, config=ConfigDict(strict=True, extra="ignore"))
 class StoredMethod:
-    """A plugin's method.
+    """A plugin's method, as a study records it.
 
     Attributes:
         name: The value of `method.name`.
@@ -52,7 +52,7 @@ class StoredMethod:
         rows: As in `MethodBase`.
         takes_steps: As in `MethodBase`.
         freezes_encoder: As in `MethodBase`.
-        knobs: The type and the default of each of its own knobs.
+        knobs: The type and the default of each hyperparameter that the plugin added.
     """
 
     name: str
@@ -66,12 +66,12 @@ class StoredMethod:
 
 
 def base_of(config: type[MethodBase]) -> Base:
-    """The first of the base classes on which a method's config is."""
+    """The first of `BASES` from which a method's config derives."""
     return next(name for name, base in BASES.items() if issubclass(config, base))
 
 
 def stored_methods(plugins: Collection[str]) -> list[StoredMethod]:
-    """Records of the registered methods of plugins, given by their names."""
+    """Records of the registered methods that these plugins define."""
     return [_stored(one) for one in METHODS.values() if one.plugin in plugins]
 
 
@@ -89,9 +89,9 @@ def _stored(one: Registered) -> StoredMethod:
 
 
 def register_stored(methods: Iterable[StoredMethod]) -> None:
-    """Register methods that no plugin has registered; they can be read, but not trained.
+    """Register methods whose plugin is not loaded, so that trials can be read, but not trained.
 
-    A knob whose column has another type in this process is left out.
+    A hyperparameter whose column has another type in this process is left out.
     """
     for one in methods:
         if one.name not in METHODS:
@@ -109,7 +109,6 @@ def register_stored(methods: Iterable[StoredMethod]) -> None:
 
 
 def _reading(rows: Rows) -> property:
-    """The property `rows` of a config."""
     return property(lambda _: rows)
 
 

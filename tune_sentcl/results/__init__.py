@@ -1,1 +1,1 @@
-"""The results of a study: the standing of its configurations, and verdicts in words."""
+"""The results of a study: the standings of its configurations, and verdicts in words."""

@@ -1,7 +1,7 @@
-"""Confirmations of winner, baseline and runner-up by new seeds, and what these can decide.
+"""Confirmations: winner, baseline and runner-up train with new seeds; what these can decide.
 
-The first confirmation of a choice has as many seeds as the user asks for. Each next one has twice
-the seeds of the one before, of which it reuses all.
+The first confirmation of a choice has as many seeds as the user asks for. Each later one has twice
+the seeds of the previous one, and reuses all of those.
 """
 
 import math
@@ -19,10 +19,10 @@ from tune_sentcl.store.manifest import Confirmation, SeedPlan
 
 MOST_SEEDS = 100
 """The largest number of confirmation seeds to propose."""
-_FIRST = 1000  # users' seeds are small: a later search with more seeds does not reuse these
-_LARGEST_EFFECT = 2.0  # sds of a seed: a greater difference that was seen is partly luck
-_OBVIOUS_EFFECT, _FEWEST = 4.0, 3  # sds that are no luck, and the seeds that suffice for them
-_WORTHWHILE = 0.3  # the chance of a doubling, up to `MOST_SEEDS`, for which the next one is run
+_FIRST = 1000  # users' seeds are small, so a later search with more seeds does not reuse these
+_LARGEST_EFFECT = 2.0  # sds of a seed; a larger observed difference is partly luck
+_OBVIOUS_EFFECT, _FEWEST = 4.0, 3  # sds that cannot be luck, and the seeds that show them
+_WORTHWHILE = 0.3  # run the next only if all doublings up to `MOST_SEEDS` have this chance
 
 Pair = tuple[Configuration, Configuration]
 
@@ -30,13 +30,13 @@ Pair = tuple[Configuration, Configuration]
 def confirming_seeds(
     standings: Standings, wanted: int, used: Collection[int]
 ) -> tuple[tuple[int, ...], str]:
-    """The seeds of the next confirmation, and what to tell of their number; empty for nothing.
+    """The seeds of the next confirmation, and a message on their number (maybe empty).
 
-    The last confirmation goes on if it compared the same configurations and has as many seeds.
+    The last confirmation continues if it compared the same configurations and has as many seeds.
 
     Args:
-        standings: Of the study.
-        wanted: How many seeds the user asks for, with those of earlier confirmations.
+        standings: The standings of the study.
+        wanted: How many seeds the user asks for, including those of earlier confirmations.
         used: Seeds that a trial of the study has used.
     """
     compared, last = standings.contenders(), _last(standings)
@@ -59,7 +59,7 @@ def confirming_seeds(
 
 
 def with_confirmation(plan: SeedPlan, last: Confirmation) -> SeedPlan:
-    """A plan with this confirmation, and with the doublings that it skips."""
+    """A plan with this confirmation, and with the doublings that were skipped before it."""
     looks = plan.confirmations
     if last in looks:
         return plan
@@ -73,7 +73,7 @@ def with_confirmation(plan: SeedPlan, last: Confirmation) -> SeedPlan:
 
 
 def _last(standings: Standings) -> Confirmation | None:
-    """The last confirmation, if it compared these configurations on seeds that chose nothing."""
+    """The last confirmation, if it compared the same configurations on unused seeds."""
     compared = standings.contenders()
     for last in (standings.plan.confirmations if standings.plan else ())[-1:]:
         is_new = all(each.search_seeds.isdisjoint(last.seeds) for each in compared.values())
@@ -84,10 +84,10 @@ def _last(standings: Standings) -> Confirmation | None:
 
 @dataclass(frozen=True)
 class Question:
-    """Whether one of two configurations scores higher, where the answer is not known.
+    """An open question: whether one of two configurations scores higher.
 
     Attributes:
-        pair: The two.
+        pair: The two configurations.
         comparison: The comparison so far; None without one.
     """
 
@@ -100,10 +100,10 @@ class Proposal:
     """The confirmation that `judge` proposes.
 
     Attributes:
-        seeds: How many confirmation seeds it has, with those of earlier ones.
-        chances: For each question the probability that it decides, and the difference for which
-            that holds, in sds over seeds.
-        is_worthwhile: Whether some question is likely to be decided, by this one or a later one.
+        seeds: How many confirmation seeds it has, including those of earlier confirmations.
+        chances: For each question, the probability that this confirmation decides, and the
+            difference, in sds over seeds, for which the probability holds.
+        is_worthwhile: Whether this or a later confirmation is likely to decide some question.
     """
 
     seeds: int
@@ -112,7 +112,7 @@ class Proposal:
 
 
 def proposed(standings: Standings, evidence: Evidence, questions: Sequence[Question]) -> Proposal:
-    """The next confirmation for some questions, the most important one first."""
+    """The next confirmation for some open questions; the most important question comes first."""
     simulated = _Chances(standings, evidence)
     last = _last(standings)
     if last is None or _has_lost(standings, last):
@@ -121,7 +121,7 @@ def proposed(standings: Standings, evidence: Evidence, questions: Sequence[Quest
 
 
 def _has_lost(standings: Standings, look: Confirmation) -> bool:
-    """Whether a seed of a confirmation was lost, without which none of its doublings decides."""
+    """Whether a confirmation lost a seed; then none of its doublings can decide."""
     compared = standings.contenders().values()
     return any(not each.lost().keys().isdisjoint(look.seeds) for each in compared)
 
@@ -137,7 +137,7 @@ class _Chances:
     def first(self, questions: Sequence[Question]) -> Proposal:
         """The first confirmation of a choice: as many seeds as the first question needs.
 
-        If no number suffices for it, that of the next question.
+        If no number of seeds suffices for the first question, the next question decides.
         """
         effects = [self._effect(each) for each in questions]
         seeds = next(filter(None, map(self._seeds_for, effects)), None)
@@ -157,7 +157,7 @@ class _Chances:
         return Proposal(sizes[0], chances[0], likely)
 
     def _effect(self, question: Question) -> float:
-        """The difference of a question that confirmation seeds shall show, in sds of a seed."""
+        """The difference that confirmation seeds should show for a question, in sds of a seed."""
         a, b = (mean(list(each.chosen_scores().values())) for each in question.pair)
         difference, noise = abs(a - b), self._standings.seed_blocks.sd
         if question.comparison is not None:
@@ -172,11 +172,11 @@ class _Chances:
         return effect if effect > _OBVIOUS_EFFECT else min(effect, _LARGEST_EFFECT)
 
     def _seeds_for(self, effect: float) -> int | None:
-        """The smallest number of seeds that shows an effect; None if it is too large."""
+        """The smallest number of seeds that shows an effect; None if no number up to 100 does."""
         if effect > _OBVIOUS_EFFECT:
             return _FEWEST
         numbers, level = range(2, MOST_SEEDS + 1), self._evidence.level(self._number)
-        place = bisect_left(  # more seeds show smaller differences
+        place = bisect_left(  # more seeds show smaller differences, so bisect
             numbers,
             True,
             key=lambda n: smallest_shown(n, self._count, level, self._drawn) <= effect,
@@ -189,7 +189,7 @@ class _Chances:
         return chance_of(effect * math.sqrt(seeds / 2), df, critical)
 
     def _after(self, question: Question, seeds: int, level: float) -> tuple[float, float]:
-        """The probability that more seeds decide, if the difference is the one that was seen."""
+        """The probability that more seeds decide, if the observed difference is the true one."""
         seen = question.comparison
         if seen is None or not seen.error:
             effect = self._effect(question)

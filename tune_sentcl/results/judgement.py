@@ -19,12 +19,12 @@ from tune_sentcl.store.study import Study
 from tune_sentcl.store.union import TOLERANCE
 
 Named = str | Mapping[str, Any]
-"""A configuration: its id, a trial's id, a prefix of either, its method, or knobs and values."""
+"""A configuration: its id, a trial's id, a prefix of either, its method, or keys with values."""
 
 OpponentKind = Literal["named", "baseline", "runner-up", "baseline and runner-up"]
 Pair = tuple[Configuration, Configuration]
 
-_SHOWN = 4  # configurations that a message lists
+_SHOWN = 4  # the most configurations that a message lists
 _LEAST_P = 1e-4
 _ENDS = {"failed": "failed", "pruned": "stopped at the end of a stage"}
 
@@ -36,15 +36,15 @@ class Judgement:
     Attributes:
         asked: Why B was chosen as the opponent.
         a: The configuration that is claimed to score higher.
-        b: The configuration that it is compared with.
+        b: The configuration with which A is compared.
         objective: The score.
         data: The evaluation data: `toy` or `root`.
         source: The seeds that count; None if no seed changes either score.
         comparison: The comparison; None if nothing can be claimed.
         sentence: The result in one sentence.
-        seeds_needed: The seeds of the confirmation that is proposed, with those of earlier
-            ones, or of one that has not ended. None if the verdict is decided, if it is of other
-            configurations, or if 100 seeds would probably decide nothing.
+        seeds_needed: The number of seeds of the proposed or unfinished confirmation, including
+            those of earlier confirmations. None if the verdict is decided, if a confirmation would
+            not compare A and B, or if 100 seeds would probably decide nothing.
         chance: The probability with which these seeds decide; None without them.
         next_step: The command that runs confirmation seeds; empty without one.
         notes: Further remarks.
@@ -69,7 +69,7 @@ class Judgement:
         return self.comparison.verdict if self.comparison else "UNDECIDED"
 
     def row(self) -> dict[str, Any]:
-        """The verdict as plain values, with None for what is not finite."""
+        """The verdict as values for JSON, with None for numbers that are not finite."""
         row: dict[str, Any] = {"asked": self.asked, "a": self.a.name, "b": self.b.name}
         row |= {name: getattr(self, name) for name in ("objective", "data", "verdict")}
         row |= {"seeds": self.source, "seeds_needed": self.seeds_needed, "chance": self.chance}
@@ -93,19 +93,19 @@ def judge(
     """Judge which of two configurations of a study scores higher.
 
     Args:
-        study: Running or finished.
-        pair: The configuration that is claimed to score higher, and the one that it is compared
-            with. Without them the winner is compared with baseline and runner-up, as by
-            `judge_winner`.
+        study: A running or finished study.
+        pair: The configuration that is claimed to score higher, and the configuration with which
+            it is compared. Without a pair, `judge_winner` compares the winner with baseline and
+            runner-up.
         baseline: Compare the winner with this configuration alone; only without a pair.
         objective: The score; None: the first that the study's last search maximized.
         alpha: The probability of a false claim among all comparisons.
-        smallest: A difference of at most this many points counts as none.
+        smallest: A difference of at most this many points counts as no difference.
 
     Raises:
         StudyError: A name does not match exactly one configuration with that score, both names
-            match the same one, fewer than two configurations have scores, or the study has no
-            baseline.
+            match the same configuration, fewer than two configurations have scores, or the study
+            has no baseline.
     """
     standings = Standings.read(study, objective)
     evidence = standings.evidence(alpha, smallest)
@@ -128,12 +128,12 @@ def judge(
 
 
 def _named(standings: Standings, name: Named) -> Configuration:
-    """Find the one configuration that a name or some knobs match.
+    """Find the one configuration that a name or some hyperparameters match.
 
     Raises:
-        StudyError: No or several configurations match, or the match has no such score.
+        StudyError: No or several configurations match, or the match does not have the score.
     """
-    if isinstance(name, str):  # an id, or a method as tables print it, such as `untrained`
+    if isinstance(name, str):  # an id, or a method such as `untrained`
         asked = name
         fits = _by_id(standings, name) or _by_knobs(standings, {"method.name": name})
     else:
@@ -168,7 +168,7 @@ def _by_id(standings: Standings, name: str) -> list[Configuration]:
 
 
 def _by_knobs(standings: Standings, asked: Mapping[str, Any]) -> list[Configuration]:
-    """The configurations with these values, else those whose titles print them alike."""
+    """The configurations with these values, else those whose titles print the same values."""
     wanted = {_knob(standings, given, value): value for given, value in asked.items()}
     texts = {key: value_text(value) for key, value in wanted.items()}
     tried = list(standings.tried.values())
@@ -202,11 +202,11 @@ def judge_winner(
     winner, the runner-up is judged against it.
 
     Args:
-        standings: The configurations; at least two have both scores.
-        evidence: Their evidence.
-        baseline: One of them; None: judge the winner against the runner-up alone.
-        study: The study, to say how far other test items could move the winner's score; None: of
-            several studies nothing is said.
+        standings: The standings; at least two configurations have both scores.
+        evidence: The evidence of the standings.
+        baseline: The baseline; None: judge the winner against the runner-up alone.
+        study: The study from which to read how far other test items could move the winner's score;
+            None: no remark on that (several studies).
     """
     best, second, *_ = standings.scored()
     remarks = [*filter(None, [standings.chosen_by]), *_ranking_notes(standings)]
@@ -233,7 +233,7 @@ def _items_note(study: Study, winner: Configuration, objective: Objective) -> It
     title = f"the winner's score on {objective}"
     scores = sorted((-score, winner.trials[seed]) for seed, score in winner.scores().items())
     kept = study.checkpoints()
-    for trial_id in (name for _, name in scores if name in kept):  # that of `export` first
+    for trial_id in (name for _, name in scores if name in kept):  # as `export` chooses
         content = study.items_file(trial_id, FILE) or b""
         items = read_items(content, objective.task, objective.split, objective.metric)
         if items is not None:
@@ -249,7 +249,7 @@ def _items_note(study: Study, winner: Configuration, objective: Objective) -> It
 
 @dataclass(frozen=True)
 class _Outlook:
-    """The prospects of an undecided question; as the attributes of `Judgement`."""
+    """The prospects of an undecided question; the fields are those of `Judgement`."""
 
     seeds_needed: int | None = None
     chance: float | None = None
@@ -260,12 +260,12 @@ class _Outlook:
 def _judged(
     standings: Standings, evidence: Evidence, questions: Sequence[tuple[OpponentKind, Pair]]
 ) -> list[Judgement]:
-    """The verdicts on some pairs, with one proposal for all that are undecided."""
+    """The verdicts on some pairs, with one proposal for all undecided pairs."""
     answers = {
         question: evidence.compare(*question[1], named=question[0] == "named")
         for question in questions
     }
-    # The next confirmation compares no others.
+    # The next confirmation compares only these configurations.
     contenders = standings.contenders().keys()
     undecided = [
         (asked, pair)
@@ -347,7 +347,7 @@ def _sentence(
     answer: Comparison | str,
     needed: int | None,
 ) -> str:
-    """State the result with its procedure, as a paper would."""
+    """State the result and its procedure in one sentence, as a paper would."""
     a, b = map(standings.title, pair)
     objective, source = standings.objective, evidence.source(*pair)
     undecided = f"Whether {a} scores higher than {b} on {objective} is undecided"
@@ -368,7 +368,7 @@ def _sentence(
 
 
 def _basis(comparison: Comparison, source: Source | None) -> str:
-    """The interval of the higher one minus the lower one, p-value and procedure."""
+    """The interval of the difference (higher minus lower), p-value and procedure, as text."""
     if comparison.procedure == "exact":
         return "no seed changes either score"
     sign = -1 if comparison.verdict == "REVERSED" else 1
@@ -388,7 +388,7 @@ def _basis(comparison: Comparison, source: Source | None) -> str:
 
 
 def _points(value: float) -> str:
-    """A number of points; small ones get more digits, so that no end beyond 0 is printed as 0."""
+    """A number of points as text; a small number gets digits until it does not print as 0."""
     return f"{value:.2f}" if abs(value) >= 0.01 or not value else f"{value:.1g}"
 
 
@@ -401,7 +401,7 @@ def _next_step(command: str, needed: int | None) -> str:
 
 
 def _ranking_notes(standings: Standings) -> Iterator[str]:
-    """The first configuration that has a higher mean than the winner, and why it has not won."""
+    """Name the first configuration with a higher mean than the winner, and why it has not won."""
     first, *others = standings.scored()
     scores = list(first.chosen_scores(1).values())
     for candidate in others:
@@ -442,7 +442,7 @@ def _notes(standings: Standings, pair: Sequence[Configuration]) -> Iterator[str]
 
 
 def unequal_precisions(standings: Standings, compared: Sequence[Configuration]) -> Iterator[str]:
-    """A remark on configurations whose seeds were not all trained in one precision."""
+    """A remark on configurations whose seeds were trained in different precisions."""
     every, texts = set[str](), []
     for candidate in compared:
         used: dict[str, list[int]] = {}

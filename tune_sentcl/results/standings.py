@@ -1,7 +1,7 @@
-"""The standing of a study: its configurations with everything that a reader may say of them.
+"""The standings of a study: its configurations with all facts that tables and reports state.
 
-Tables, reports, exports and confirmations are views of it. The objective that a reader names
-first orders the configurations. The search's own objective decides on the winner.
+Tables, reports, exports and confirmations read `Standings`. The first of two objectives, which the
+reader names, orders the configurations. The search's own objective decides on the winner.
 """
 
 import math
@@ -39,7 +39,7 @@ from tune_sentcl.store.study import Snapshot, Study, StudyTables
 from tune_sentcl.store.union import TOLERANCE
 
 _SEARCH = "tune-sentcl search "
-_LISTED = 8  # scores that a message lists
+_LISTED = 8  # the most scores that a message lists
 _SCORE = ["task", "metric", "split", "protocol"]
 _SAID: Mapping[Verdict, str] = {
     "ESTABLISHED": "proven worse",
@@ -55,8 +55,8 @@ class Estimate:
     """A score over seeds.
 
     Attributes:
-        mean: Times 100; NaN if there is no value.
-        sd: With n - 1; NaN for one seed.
+        mean: The mean, times 100; NaN if there is no value.
+        sd: The standard deviation (n - 1); NaN for one seed.
         n: The number of seeds with the score.
     """
 
@@ -89,15 +89,15 @@ def study_objectives(study: Study) -> tuple[Objective, ...]:
 def asked_objectives(
     study: StudyTables, asked: Sequence[str | Objective], option: str = "--objective"
 ) -> tuple[Objective, ...]:
-    """The scores that a reader of a study names.
+    """Parse the scores that a reader of a study names.
 
     Args:
         study: The tables of one study, or of several as one.
         asked: As on the command line.
-        option: The option that names them, for messages.
+        option: The option that names them, for errors.
 
     Raises:
-        ObjectiveError: A score does not exist, or the study has finished trials without it.
+        ObjectiveError: A score does not exist, or the study has finished trials but none with it.
     """
     try:
         objectives = parse_objectives([*map(str, asked)], allow_test=True)
@@ -122,14 +122,14 @@ class Standings:
 
     Attributes:
         where: The study's name in messages.
-        objectives: The score that orders and is judged, and the score by which the search chose.
-            They are the numbers 0 and 1 of a `Configuration`.
+        objectives: Number 0 is the score that orders and judges configurations, number 1 the score
+            by which the search chose.
         data: The evaluation data.
         tried: The configurations by id, the first that began first.
-        plan: The seeds that the search was asked for; None if they were not recorded.
+        plan: The planned search seeds and the confirmations; None if they were not recorded.
         command: The last command that searched; empty if it is unknown.
-        older: Those whose method is a plugin's that has changed since. They are compared only by
-            name.
+        older: Configurations whose plugin has changed since. They are compared only if the user
+            names them.
         tables: The tables of the study.
     """
 
@@ -153,9 +153,9 @@ class Standings:
 
         Args:
             study: The study.
-            objective: The score that orders and is judged; None: the first that its last search
-                maximized.
-            tables: Its tables, if they have been read.
+            objective: The score that orders and judges configurations; None: the first that the
+                last search maximized.
+            tables: The study's tables, if the caller has read them.
 
         Raises:
             StudyError: A file is damaged or cannot be read.
@@ -175,9 +175,9 @@ class Standings:
 
         Args:
             tables: The tables.
-            objectives: As the attribute.
-            manifests: By the names of the studies. Of several studies there is no plan, because
-                their seeds were planned apart.
+            objectives: See the attribute.
+            manifests: The manifests by the studies' names. Several studies have no common plan,
+                because their seeds were planned separately.
 
         Raises:
             StudyError: A file is damaged or cannot be read.
@@ -218,12 +218,12 @@ class Standings:
 
     @property
     def objective(self) -> Objective:
-        """The score that orders and is judged."""
+        """The score that orders and judges configurations."""
         return self.objectives[0]
 
     @property
     def chosen_by(self) -> str:
-        """Which score chose the winner, if another one orders and is judged; else empty."""
+        """A remark on the score that chose the winner, if another score orders; else empty."""
         searched = self.objectives[1]
         if searched == self.objective:
             return ""
@@ -238,15 +238,15 @@ class Standings:
 
     @cached_property
     def differ(self) -> list[str]:
-        """The knobs that name configurations, without those that only affect measuring."""
+        """The hyperparameters that name configurations, without those of measuring alone."""
         naming = naming_knobs([candidate.values for candidate in self.tried.values()])
         return list(filter(affects_weights, naming)) or ["method.name"]
 
     @cached_property
     def ordered(self) -> list[Configuration]:
-        """The configurations with a finished trial of the search, by their means, best first.
+        """The configurations with a finished search seed, the best mean first.
 
-        Those without the score follow, and last those of older code.
+        Configurations without the score follow, then those of a plugin's older code.
         """
         found = []
         for each in self.tried.values():
@@ -260,18 +260,18 @@ class Standings:
 
     @cached_property
     def ranks(self) -> dict[str, int]:
-        """The ranks by the first objective, of the configurations with as many seeds as the best.
+        """The ranks by the first objective of configurations with as many seeds as the best.
 
-        One that has fewer seeds or has lost a seed has none: its mean may be luck.
+        A configuration with fewer seeds or a lost seed gets no rank, because its mean may be luck.
         """
         return _ranks([each for each in self.ordered if each.name not in self.older])
 
     def scored(self) -> list[Configuration]:
-        """The configurations with both scores, as the search ranks them; the winner first."""
+        """The configurations with both scores, as the search ranks them; the winner is first."""
         return ranked((each for each in self._present(1) if each.scores()), 1)
 
     def _present(self, number: int) -> list[Configuration]:
-        """The configurations of the present code with an objective."""
+        """The configurations with an objective, without those of a plugin's older code."""
         present = (each for name, each in self.tried.items() if name not in self.older)
         return [each for each in present if each.chosen_scores(number)]
 
@@ -300,7 +300,7 @@ class Standings:
         return {name: self.tried[name] for name in self.roles()}
 
     def roles(self) -> dict[str, str]:
-        """The roles of `contenders` by their names; one may have two."""
+        """The roles of `contenders` by configuration; a configuration may have two roles."""
         scored, roles = self.scored(), dict[str, str]()
         by_role = {
             "winner": scored[:1],
@@ -314,7 +314,7 @@ class Standings:
 
     @cached_property
     def hand_set(self) -> Configuration | None:
-        """The best configuration of the grid that is trained, unless it has won."""
+        """The best trained configuration of the grid; None if it is the winner."""
         winner = self.winner
         for each in self.scored():
             if each.origin == "grid" and draws(each.values):
@@ -323,7 +323,7 @@ class Standings:
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether the search has scored nothing, or has not tried all of its grid."""
+        """Whether the search has scored nothing, or has not tried its whole grid."""
         grid = self.plan.grid if self.plan else ()
         return self.winner is None or not self.tried.keys() >= {*grid}
 
@@ -335,10 +335,10 @@ class Standings:
 
     @cached_property
     def comparisons(self) -> dict[str, Comparison]:
-        """Of each configuration that was compared with the winner, whether the winner is better.
+        """For each configuration that was compared with the winner, whether the winner is better.
 
-        ESTABLISHED: it is proven worse than the winner. A configuration that is not here was
-        never compared.
+        ESTABLISHED: the configuration is proven worse than the winner. A configuration without an
+        entry was never compared.
         """
         if self.winner is None:
             return {}
@@ -347,7 +347,7 @@ class Standings:
         return {name: one for name, one in answers.items() if isinstance(one, Comparison)}
 
     def said(self, name: str) -> str | None:
-        """The verdict on a configuration beside the winner, in words; None: never compared."""
+        """The verdict that compares a configuration with the winner, in words; else None."""
         if self.winner is not None and name == self.winner.name:
             return "winner"
         if name not in self.comparisons:
@@ -355,7 +355,7 @@ class Standings:
         return _SAID[self.comparisons[name].verdict]
 
     def mark(self, name: str) -> Literal["winner", "worse", ""]:
-        """How tables mark a configuration: as the winner, or as proven worse than it."""
+        """The mark of a configuration in tables: the winner, proven worse than it, or neither."""
         if self.winner is not None and name == self.winner.name:
             return "winner"
         answer = self.comparisons.get(name)
@@ -363,11 +363,11 @@ class Standings:
 
     @cached_property
     def scores(self) -> pd.DataFrame:
-        """One row a trial and one column a score of a whole task, by its name."""
+        """The scores of whole tasks: a row per trial, a column per score, by its name."""
         return score_table(self.tables.scores(["trial_id", *_SCORE, "value"], WHOLE_TASKS))
 
     def by_score(self, score: Objective, *, confirming: bool = False) -> dict[str, Estimate]:
-        """A score of each configuration over its search seeds, or its confirmation seeds."""
+        """A score of each configuration, over its search seeds or its confirmation seeds."""
         name = str(score)
         if name not in self.scores:
             return {}
@@ -376,11 +376,11 @@ class Standings:
     def over_seeds(
         self, values: Mapping[Any, float], *, confirming: bool = False
     ) -> dict[str, Estimate]:
-        """Numbers of trials over the seeds of each configuration that has any.
+        """Aggregate a number of each trial over the seeds of each configuration.
 
         Args:
-            values: By trial; NaN counts as missing.
-            confirming: Take the confirmation seeds in place of the search seeds.
+            values: The number by trial; NaN counts as missing.
+            confirming: Use the confirmation seeds in place of the search seeds.
         """
         found = {}
         for each in self.tried.values():
@@ -399,15 +399,15 @@ class Standings:
 
     @cached_property
     def collapsed(self) -> dict[str, list[int]]:
-        """The collapsed seeds of each configuration, among all its seeds."""
+        """The collapsed seeds by configuration, among search and confirmation seeds."""
         return collapsed_seeds({each.name: each.scores() for each in self._drawn})
 
     @property
     def seed_blocks(self) -> SeedBlocks:
-        """The configurations that have every seed of the one with the second most seeds.
+        """The noise of the configurations that have enough search seeds.
 
-        One configuration with more seeds than all others would show no noise. Only seeds that took
-        part in a choice count.
+        These have every seed of the configuration with the second most seeds, because one
+        configuration with more seeds than all others would show no noise.
         """
         drawn = {each.name: each.chosen_scores() for each in self._drawn}
         seeds = {seed for own in sorted(drawn.values(), key=len)[-2:][:1] for seed in own}
@@ -419,12 +419,12 @@ class Standings:
         return SeedBlocks(whole, self.collapsed)
 
     def title(self, candidate: Configuration) -> str:
-        """The knobs in which a configuration differs, and the start of its id."""
+        """A configuration's values of the hyperparameters that differ, and the start of its id."""
         code = ", older code" if candidate.name in self.older else ""
         return f"{title(candidate.values, self.differ)} ({candidate.name[:8]}{code})"
 
     def require_two(self) -> None:
-        """Check that there is something to compare.
+        """Check that two configurations can be compared.
 
         Raises:
             StudyError: Fewer than two configurations have both scores.
@@ -444,14 +444,14 @@ class Standings:
 def _ranks(ordered: Sequence[Configuration]) -> dict[str, int]:
     keys = order_keys(ordered)
     best = min(keys.values(), default=None)
-    if best is None or best[0]:  # without a score
+    if best is None or best[0]:  # no configuration has a score
         return {}
     equals = [each.name for each in ordered if keys[each.name][:3] == best[:3]]
     return {name: rank for rank, name in enumerate(equals, 1)}
 
 
 def _knobs_of(trials: pa.Table) -> dict[str, dict[str, Any]]:
-    """All knobs and the code of each configuration, the first that began first."""
+    """All hyperparameters and the code of each configuration, in order of their first starts."""
     columns = (trials[name].to_pylist() for name in ("started_at", "configuration"))
     begun = [(str(start or ""), name) for start, name in zip(*columns, strict=True)]
     firsts: dict[str, int] = {}
@@ -463,7 +463,7 @@ def _knobs_of(trials: pa.Table) -> dict[str, dict[str, Any]]:
 
 
 def score_table(scores: pa.Table) -> pd.DataFrame:
-    """Scores of whole tasks as one column each, one row a trial: means over a classifier's seeds.
+    """Scores of whole tasks, a row per trial and a column per score; means over classifier seeds.
 
     The columns are in the order of `OFFERS`, then by name.
     """
@@ -484,10 +484,10 @@ def _task_rank(task: str) -> int:
 
 
 def older_noise(studies: Sequence[Study], objective: Objective) -> tuple[float, int]:
-    """The sd of a seed in studies, and the number of configurations that it is from.
+    """The sd of a seed in older studies, and the number of configurations that it rests on.
 
     Args:
-        studies: Running or finished; those without such scores are left out.
+        studies: Running or finished studies; a study without such scores is left out.
         objective: The score.
     """
     squares, df, count = 0.0, 0, 0
@@ -495,7 +495,7 @@ def older_noise(studies: Sequence[Study], objective: Objective) -> tuple[float, 
         try:
             blocks = Standings.read(study, objective).seed_blocks
         except TuneSentclError:
-            continue  # the search itself reports what it cannot read
+            continue  # the search itself reports unreadable studies
         if blocks.df > 0:
             squares += blocks.df * blocks.sd**2
             df += blocks.df

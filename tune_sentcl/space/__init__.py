@@ -1,9 +1,9 @@
 """Search spaces from TOML files: the trials of a paper's tables, and ranges for a sampler.
 
-A space is a union of grids (`[[block]]`, each the product of lists over fixed values) and, in
-`[search]`, the ranges of a sampler. A knob of a method or an optimizer, in `[fixed]`, in a range
-or in `--set`, applies only to trials whose method or optimizer has this knob. There are no other
-conditions.
+A search space is a union of grids, and ranges for a sampler. Each `[[block]]` is a grid: the
+product of lists, over fixed values. `[search]` holds the ranges. A value in `[fixed]`, in a range
+or in `--set` applies only to trials whose method or optimizer has the hyperparameter. There are no
+other conditions.
 """
 
 from tune_sentcl.space.grids import Range

@@ -1,4 +1,4 @@
-"""The keys of a space file, the points of its grids, and the ranges of its sampler."""
+"""The keys of a search space's file, the points of its grids, and the ranges of its sampler."""
 
 import difflib
 import itertools
@@ -33,7 +33,7 @@ def _distinct(seeds: list[int]) -> list[int]:
 
 
 class _Layout(BaseModel):
-    """Tables of a space file; the description of a key is its rule."""
+    """A table of a search space's file; the description of a key is its rule."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -67,7 +67,7 @@ _INNER: dict[str, type[_Layout]] = {"block": _Block, "search": _Search}
 
 
 def check_layout(document: Values, source: str) -> None:
-    """Raise SpaceError with all faults in the keys and value types of a space file."""
+    """Raise SpaceError with all faults in the keys and value types of a search space's file."""
     try:
         _SpaceFile.model_validate(document)
     except ValidationError as error:
@@ -99,16 +99,18 @@ def _layout_faults(error: ValidationError, document: Values, source: str) -> Ite
 
 
 UNION_NAMES = ("method.name", "optimizer.name")
-"""The knobs that select a member of a union; a sampler draws them first, because the other ranges
-depend on them."""
+"""The hyperparameters that select a method or an optimizer.
+
+A sampler draws them first, because the other ranges depend on them.
+"""
 
 
 @dataclass(frozen=True)
 class Range:
-    """The values that a sampler may give to one knob.
+    """The values that a sampler may give to one hyperparameter.
 
     Attributes:
-        key: The knob's dotted key.
+        key: The hyperparameter's dotted key.
         kind: `float` and `int` for numbers from `low` to `high`, both included; `choice` for one
             of `choices`.
         low: The lowest number.
@@ -127,7 +129,7 @@ class Range:
     prior: Any = None
 
     def param(self, value: Any) -> Any:
-        """A config's value as the range has it: a list of one number is that number, `[]` is 0."""
+        """Turn a config's value into the range's form: `[n]` becomes n, and `[]` becomes 0."""
         is_short = isinstance(value, list | tuple) and len(value) < 2
         return next(iter(value), 0) if is_short else value
 
@@ -138,7 +140,7 @@ class Range:
         return isinstance(value, int | float) and self.low <= value <= self.high
 
     def ends(self) -> tuple[Any, ...]:
-        """The values to validate in place of all values of the range."""
+        """The values to validate for the whole range: its ends, or all its choices."""
         return self.choices if self.kind == "choice" else (self.low, self.high)
 
 
@@ -146,7 +148,7 @@ def read_ranges(tables: Values, source: str) -> list[Range]:
     """Parse `[search.ranges]`; `UNION_NAMES` come first.
 
     Raises:
-        ConfigError: A key is not a knob.
+        ConfigError: A key is not a hyperparameter.
         SpaceError: A range has no valid form.
     """
     all_knobs = knobs()
@@ -201,7 +203,7 @@ def _with_prior(item: Range, prior: Any, source: str) -> Range:
 
 
 def _are_choices(key: str, values: Any) -> bool:
-    """Whether values may be choices: no list, no table, and no `auto` of a checkpoint."""
+    """Whether values may be choices: no lists, no tables, and no `auto` of a checkpoint."""
     if not isinstance(values, list) or any(isinstance(value, list | dict) for value in values):
         return False
     return bool(values) and not (key in AUTO_FALLBACKS and "auto" in values)
@@ -233,9 +235,10 @@ class Point:
     """One grid point before its validation.
 
     Attributes:
-        values: Dotted values. Knobs that the point's method or optimizer lacks are ignored.
-        required: The keys of the grid, which are never ignored.
-        paper_row: The name of the row that it fills in the paper's tables; empty for none.
+        values: Dotted values. Hyperparameters that the point's method or optimizer lacks are
+            ignored.
+        required: The keys of the grid; an error is raised if the method or optimizer lacks one.
+        paper_row: The name of the row of the paper's tables that the point fills; empty for none.
     """
 
     values: Values
@@ -244,7 +247,7 @@ class Point:
 
 
 def grid_points(blocks: Sequence[Values], fixed: Values, source: str) -> Iterator[Point]:
-    """Every point of every block's grid, with duplicates; SpaceError if values are not lists."""
+    """Yield every point of every block, with duplicates; SpaceError if values are not lists."""
     for block in blocks:
         grid = dict(flatten(block.get("grid", {})))
         for key, values in grid.items():
@@ -286,7 +289,7 @@ def expand(points: Iterable[Point], source: str) -> list[TrialConfig]:
 
 
 def override(points: Iterable[Point], overrides: Values) -> list[TrialConfig]:
-    """The points' configurations with overrides; ConfigError if no point has its knob."""
+    """The points' configurations with overrides; ConfigError if no point has an overridden key."""
     where = "--set"
     changed = expand([Point({**point.values, **overrides}) for point in points], where)
     existing_keys = {key for config in changed for key in config.dotted()}
@@ -301,7 +304,7 @@ def override(points: Iterable[Point], overrides: Values) -> list[TrialConfig]:
 
 
 def configure(values: Values, source: str, required: Collection[str] = ()) -> TrialConfig:
-    """Build a config and ignore knobs that its method and optimizer lack, unless required."""
+    """Build a config without values that its method and optimizer lack, unless required."""
     asked = {key: values[key] for key in required}
     return parse_dotted({**fitting(values), **asked}, source)
 

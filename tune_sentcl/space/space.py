@@ -45,20 +45,20 @@ class Space:
     """A search space, as read from a TOML file.
 
     Attributes:
-        name: As in `search_spaces/`, without the ending.
+        name: The path below `search_spaces/` without the suffix.
         paper: Short name of the paper, or an empty string.
         tables: The paper's tables whose rows the space contains.
         summary: One line of text.
         configurations: The distinct grid points, each with seed 0, in the file's order.
-        base: Values of `[fixed]`, `[search.fixed]` and `--set`, to which sampled values are added.
+        base: Values of `[fixed]`, `[search.fixed]` and `--set`, which sampled values complete.
         ranges: The ranges of a sampler, `method.name` and `optimizer.name` first; may be empty.
         seeds: The seeds of each configuration.
         text: The file's content.
         source: The file's path, for messages.
-        overrides: Values that replace the file's in every trial, as in `--set`.
+        overrides: Values of `--set`, which replace the file's values in every trial.
         auto_values: By checkpoint, the values that replace `auto` for the keys of
             `AUTO_FALLBACKS`.
-        plugins: The plugins whose methods it uses.
+        plugins: The plugins that it loads.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Space:
     plugins: tuple[Plugin, ...] = ()
 
     def with_auto_values(self, auto_values: Mapping[str, Values]) -> "Space":
-        """The space with `auto_values` (see the attribute) in place of `auto`."""
+        """The search space with `auto` replaced by the files' values; see `auto_values`."""
         space = replace(self, auto_values=auto_values)
         explicit = dict.fromkeys(map(space._explicit, self.configurations))
         return replace(space, configurations=tuple(explicit))
@@ -106,7 +106,7 @@ class Space:
         return replace(changed, plugins=self.plugins)
 
     def active_ranges(self, values: Values) -> list[Range]:
-        """The ranges of knobs that a method and an optimizer have.
+        """The ranges of hyperparameters that a method and an optimizer have.
 
         Args:
             values: Dotted values with `method.name` and `optimizer.name`, which default to those
@@ -126,7 +126,7 @@ class Space:
 
     @property
     def paper_rows(self) -> list[tuple[str, TrialConfig]]:
-        """The rows of the paper's tables that blocks name, with their configurations."""
+        """The rows of the paper's tables that blocks name, each with its configuration."""
         document = tomllib.loads(self.text)
         fixed = dict(flatten(document.get("fixed", {})))
         return [
@@ -181,7 +181,7 @@ class Space:
         return {}
 
     def params(self, config: TrialConfig) -> Params | None:
-        """The values of a configuration in the ranges; its other knobs are ignored.
+        """A configuration's values in the ranges; other hyperparameters are ignored.
 
         Args:
             config: The configuration.
@@ -203,7 +203,7 @@ class Space:
         return params if self.ranges and len(params) == len(active) else None
 
     def exact_params(self, config: TrialConfig) -> Params | None:
-        """The values for which `sampled` gives this configuration.
+        """The sampled values from which `sampled` makes this configuration.
 
         Args:
             config: The configuration.
@@ -214,7 +214,7 @@ class Space:
         params = self.params(config)
         if params is None:
             return None
-        # The evaluation may differ, except for the settings that affect training.
+        # Other settings of the evaluation may differ, because they do not affect training.
         sampled = self.sampled(params)
         measured = {"every": sampled.evaluation.every, "select": sampled.evaluation.select}
         evaluation = config.evaluation.model_copy(update=measured)
@@ -223,7 +223,7 @@ class Space:
 
 
 def _stored(value: Any, kind: str) -> Any:
-    """A range's value as a config has it; the reverse of `Range.param`."""
+    """Turn a range's value into a config's value; the inverse of `Range.param`."""
     if kind in ("list", "ints"):
         return [value] if value else []
     return float(value) if kind == "float" else value
@@ -265,14 +265,14 @@ def build_space(text: str, source: str, overrides: Values) -> Space:
 
 
 def _name_of(source: str) -> str:
-    """The name of a space by its file: a path in the package, else the name of the file."""
+    """The name of a search space: its path in the package, else its file's name."""
     path = Path(source).with_suffix("")
     folder = spaces_folder()
     return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.name
 
 
 def _check_own_names(space: Space) -> None:
-    """Refuse two of the user's tasks under one name, which is the key of their scores."""
+    """Refuse two custom tasks with one name, because scores are stored by the name."""
     entries = {entry for config in space.configurations for entry in config.evaluation.own}
     try:
         own_sources(sorted(entries))
@@ -282,9 +282,9 @@ def _check_own_names(space: Space) -> None:
 
 
 def _check_ranges(space: Space) -> None:
-    """Validate the ends of every range with each method and optimizer that has its knob.
+    """Validate the ends of every range with each method and optimizer that has the key.
 
-    Choices must differ as configurations: `1` and `1.0` are one learning rate.
+    Choices must differ as configurations: `1` and `1.0` are the same learning rate.
     """
     if space.ranges and "method.name" not in {**space.base, **space.branches()[0]}:
         rule = "must be set for [search.ranges], which take no values from the blocks"
@@ -313,7 +313,7 @@ def _check_ranges(space: Space) -> None:
 
 
 def space_names() -> list[str]:
-    """Names of the package's spaces, sorted."""
+    """The names of the presets, sorted."""
     root = spaces_folder()
     return sorted(
         path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.toml")
@@ -321,9 +321,9 @@ def space_names() -> list[str]:
 
 
 def spaces_of(paper: str) -> Iterator[Space]:
-    """The package's spaces with rows of the tables of a paper, given by its short name."""
+    """The presets with rows of a paper's tables, given the paper's short name."""
     for name in space_names():
-        # Only matching files are built, because building takes ten times as long as reading.
+        # Building takes ten times as long as reading, so only matching files are built.
         head = tomllib.loads((spaces_folder() / f"{name}.toml").read_text(encoding="utf-8"))
         if head.get("tables") and paper in head.get("paper", "").split(", "):
             yield load_space(name)
@@ -352,7 +352,7 @@ def load_space(
     """
     path = _locate(str(name))
     try:
-        text = path.read_text(encoding="utf-8-sig")  # without the mark of some editors
+        text = path.read_text(encoding="utf-8-sig")  # without the byte order mark of some editors
         document = tomllib.loads(text)
         check_layout(document, str(path))
         loaded = load_plugins(plugins, document.get("plugins", ()), path.parent)
@@ -366,7 +366,7 @@ def load_space(
 
 
 def spaces_folder() -> Path:
-    """The folder of the package's spaces; in a checkout it is beside the package."""
+    """The folder of the presets; in a checkout it is beside the package."""
     package = Path(__file__).parents[1]
     installed = package / "search_spaces"
     return installed if installed.is_dir() else package.parent / "search_spaces"

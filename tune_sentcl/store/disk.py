@@ -15,7 +15,7 @@ def atomic_file(path: Path, scratch: Path | None = None) -> Iterator[IO[bytes]]:
 
     Args:
         path: The file to replace.
-        scratch: The file to write, on the same disk; None: one beside `path`.
+        scratch: The temporary file, on the same disk; None: a file beside `path`.
     """
     scratch = scratch or _partial(path)
     try:
@@ -25,7 +25,7 @@ def atomic_file(path: Path, scratch: Path | None = None) -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())
         scratch.replace(path)
     except BaseException:
-        with suppress(OSError):  # the name is too long, or a file is in a folder's place
+        with suppress(OSError):  # the name is too long, or names a folder
             scratch.unlink()
         raise
     sync_folder(path.parent)
@@ -33,9 +33,9 @@ def atomic_file(path: Path, scratch: Path | None = None) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Fill a folder beside `path` that becomes it when the block ends without an error.
+    """Fill a temporary folder that is renamed to `path` when the block ends without an error.
 
-    `path` must not exist; its parents are made. What a killed writer of it has left is deleted.
+    `path` must not exist; its parents are made. A temporary folder of a killed process is deleted.
     """
     make_folder(path.parent)
     scratch = _partial(path)
@@ -56,7 +56,7 @@ def _partial(path: Path) -> Path:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and its parents, and sync each new name."""
+    """Make a folder and its missing parents, and sync each new name to the disk."""
     missing = [p for p in (path, *path.parents) if not p.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for made in reversed(missing):
@@ -64,19 +64,19 @@ def make_folder(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Sync a folder, so that the names in it survive a power failure."""
+    """Sync a folder to the disk, so that the names in it survive a power failure."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems
             raise
     finally:
         os.close(descriptor)
 
 
 def sync_tree(folder: Path) -> None:
-    """Sync all files in a folder; without that, renaming it could reach the disk before them."""
+    """Sync all files in a folder, because a later rename could otherwise reach the disk first."""
     for path in folder.rglob("*"):
         if path.is_dir():
             sync_folder(path)
@@ -87,7 +87,7 @@ def sync_tree(folder: Path) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of this machine exists."""
+    """Whether a process with this id exists on this machine."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -52,7 +52,7 @@ class StudyDriver:
     def __init__(
         self, study: Study, lock: WriterLock, files: DriverFiles, ended: dict[str, EndedTrial]
     ) -> None:
-        """For `open`, which has read how the trials ended."""
+        """Only `open` calls this, after it has read how the trials ended."""
         self.study = study
         self._lock, self._files = lock, files
         self._closed = False
@@ -65,7 +65,7 @@ class StudyDriver:
         self._weights = TrialFolders(study.files, WEIGHTS)
         self._states = TrialFolders(study.files, STATES)
         for folder in self._weights.existing():
-            # Those of lost attempts, and those whose deletion a kill has cut off.
+            # Delete folders of lost attempts, and folders whose deletion was interrupted.
             if not (is_own(folder, ended) and self._weights.is_complete(folder)):
                 self._delete(self._weights, folder)
 
@@ -84,9 +84,9 @@ class StudyDriver:
 
         Args:
             path: A folder, or the URL of an object store.
-            space: The space of the search; a changed file of the same name extends the study.
+            space: The search space; a changed file with the same name extends the study.
             command: The driver's command line.
-            say: Called with a message before it waits for another driver's lease.
+            say: Called with a message before this function waits for another driver's lease.
 
         Raises:
             StudyError: The folder is not a study, its study is damaged or has another space or
@@ -111,7 +111,7 @@ class StudyDriver:
             manifest = Manifest.parse(data, files) if data is not None else Manifest.new(space)
             ended = {} if data is None else Study(files, manifest).ended()
             after = manifest.continued(space, command, lock.lease)
-            lock.check()  # later than the manifest was read, which a successor would write
+            lock.check()  # later than the read, for a successor's write
             own.write(MANIFEST, after.encoded())
             files.make_folders(*TABLES)
             driver = cls(Study(files, after), lock, own, ended)
@@ -119,9 +119,9 @@ class StudyDriver:
             return driver
 
     def next_attempt_label(self, trial_id: str) -> str:
-        """The label of a trial's next attempt, for its row, its weights and its states.
+        """A new label for a trial's next attempt, which its row, weights and states carry.
 
-        Because each attempt has another label, late files of a lost attempt have no effect.
+        Each attempt has its own label, so files that a lost attempt writes late have no effect.
         """
         self._attempts[trial_id] += 1
         return f"{self.study.manifest.epoch}-{self._attempts[trial_id]}"
@@ -139,20 +139,20 @@ class StudyDriver:
         *,
         weights: bool = True,
     ) -> None:
-        """Write a trial's curves, its scores if it has finished, and last its row.
+        """Write a trial's curves, its scores if it has finished, and finally its row.
 
-        They replace older ones. Scores of a trial that finished before are kept where the new ones
-        have no other value: its weights are the same, so values that are measured again differ by
-        rounding only.
+        They replace older curves and rows. If the trial had finished before, its old scores keep
+        their values and only missing ones are added: the weights are the same, so a repeated
+        measurement differs only by rounding.
 
         Args:
-            row: How the trial ended.
+            row: The row of the ended trial.
             scores: Its scores.
-            curves: Its curves; None keeps those that it has.
+            curves: Its curves; None keeps the stored curves.
             weights: Whether an attempt at the trial may have written weights.
 
         Raises:
-            ValueError: The trial has finished, and the row has another status.
+            ValueError: The trial had finished before, and the row has another status.
             StudyError: A file is damaged; see also the class.
         """
         self._require_lock()
@@ -187,7 +187,8 @@ class StudyDriver:
 
         Args:
             search: The search; None keeps the stored one.
-            measured: What its trials are scored by; None keeps the stored one.
+            measured: The values of `evaluation` that say how its trials are scored; None keeps the
+                stored ones.
         """
         self._require_lock()
         before = self.study.manifest
@@ -203,7 +204,7 @@ class StudyDriver:
         self._files.write(PROGRESS, progress.encoded(), any_version=True)
 
     def write_mined(self, name: str, negatives: pa.Table) -> None:
-        """Write mined negatives, which a resumed search takes."""
+        """Write mined negatives, which a resumed search reads instead of mining again."""
         self._require_lock()
         self.study.files.make_folders(MINED)
         self._files.write(mined_file(name), encoded_part(negatives), any_version=True)
@@ -234,8 +235,8 @@ class StudyDriver:
         """Change columns of rows of `trials`.
 
         Args:
-            change: Changes some rows at a time; it must keep the rows, their order and their
-                `trial_id`.
+            change: Maps a table with some of the rows to the changed table; it must keep the rows,
+                their order and their `trial_id`.
 
         Raises:
             ValueError: `change` changed the rows.
@@ -265,7 +266,7 @@ class StudyDriver:
         self.close()
 
     def _delete(self, folders: TrialFolders, folder: TrialFolder) -> None:
-        """Delete a folder, unless a successor's attempt may have written it."""
+        """Delete a folder, unless an attempt of a later driver may have written it."""
         self._require_lock()
         if folder.epoch <= self.study.manifest.epoch:
             folders.delete(folder)
@@ -278,15 +279,18 @@ class StudyDriver:
 
 
 def _with_kept(before: Sequence[Score], scores: Iterable[Score]) -> list[Score]:
-    """Scores with the values that a trial had."""
+    """New scores, in which each value that the trial already had is kept."""
     return merged(merged(before, scores), [score for score in before if score.value is not None])
 
 
 def refuse_foreign(files: StudyFiles) -> None:
-    """Raise StudyError unless the folder is a study, or empty or missing and in no other study."""
+    """Raise StudyError unless a folder is a study, or could become one.
+
+    It could if it is empty or missing, and lies in no other study.
+    """
     if files.is_folder() and files.exists(MANIFEST):
         return
-    # A driver that was killed before it wrote study.json left its lease and its own folder.
+    # A driver that was killed before it wrote study.json leaves its lease and its own folder.
     names = (name for name in files.names() if not name.startswith(SCRATCH))
     others = [name for name in names if name != LEASES]
     if others:

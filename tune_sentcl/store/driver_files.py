@@ -1,15 +1,15 @@
-"""The files that a driver writes, each replaced whole, and never by a driver with a successor.
+"""The files that a driver writes, each replaced whole, and never after a later driver has begun.
 
-On a disk a driver writes into a folder of its own, whose name begins with a dot, and renames from
-there. Its successor makes its own folder, moves the older ones away and deletes them: a rename
-that comes later finds no file. A driver that makes its folder after its successor finds that one.
-The folder also keeps half-written files out of the tables, where `pd.read_parquet` would read
-them.
+On a disk, a driver writes into a folder of its own, whose name begins with a dot, and renames the
+files from there. The next driver makes its own folder, moves the older ones away and deletes them,
+so a later rename finds no file. A driver that makes its folder after the next driver did finds
+that folder. Its own folder also keeps half-written files out of the tables, where
+`pd.read_parquet` would read them.
 
-On an object store each put is conditional: on the version that the driver read or wrote last, or
-on the object's absence. If a lease expired before it was released, the successor first makes its
-own version of every part, and its own next part of each table (`take_over`): a put that comes
-later finds another version.
+On an object store, each put is conditional: on the version that the driver read or wrote last, or
+on the object's absence. If a lease expired before it was released, the next driver first writes
+its own version of every part, and its own next part of each table (`take_over`), so a later put of
+the old driver finds another version.
 """
 
 import errno
@@ -42,13 +42,13 @@ from tune_sentcl.store.parts import (
 from tune_sentcl.store.rows import schema_of
 
 SCRATCH = ".driver-"
-"""How the name of a driver's own folder begins."""
+"""The prefix of the name of a driver's own folder."""
 
 MAX_TRIALS = 256
-"""The trials with which a part is full."""
+"""A part is full with this many trials."""
 
 MAX_BYTES = 100_000
-"""The bytes with which a part is full."""
+"""A part is full with this many bytes."""
 
 _TRIES = 20
 
@@ -61,7 +61,7 @@ class DriverFiles:
     """
 
     def __init__(self, files: StudyFiles, lease: int) -> None:
-        """Bar all earlier drivers of a disk; those of an object store are barred by `take_over`.
+        """On a disk, bar all earlier drivers; on an object store, `take_over` bars them.
 
         Args:
             files: The study's files.
@@ -87,12 +87,12 @@ class DriverFiles:
                         _remove(other)
 
     def take_over(self, tables: Collection[str]) -> None:
-        """Bar an earlier driver that did not release an object store."""
+        """On an object store, bar an earlier driver that did not release its lease."""
         if self.files.folder is None:
             for folder in tables:
                 names = part_names(self.files, folder)
                 rows = self.files.each(self._make_own, names)
-                while not rows or rows[-1]:  # behind an empty part no driver begins another one
+                while not rows or rows[-1]:  # no driver adds a part after an empty part
                     names.append(next_part(folder, names))
                     made = self._create(names[-1], empty_part(folder))
                     rows.append(0 if made else self._make_own(names[-1]))
@@ -110,8 +110,8 @@ class DriverFiles:
         Args:
             name: The file.
             data: Its content.
-            any_version: Whether any version of an object may be replaced, because every driver
-                writes an equal one, or no search reads it.
+            any_version: Whether any version of an object may be replaced, because all drivers
+                write equal content, or because no search reads it.
 
         Raises:
             StudyError: Another driver has taken over, or the storage cannot be written.
@@ -152,7 +152,7 @@ class DriverFiles:
         return True
 
     def _make_own(self, name: str) -> int:
-        """Replace any version of a part by the same rows in other bytes; return their number."""
+        """Rewrite a part with the same rows but other bytes; return the number of its rows."""
         with storage_errors(self.files.display_path(name)):
             for _ in range(_TRIES):
                 data, rows = marked_part(self.read(name) or b"", self._token)
@@ -166,7 +166,7 @@ class DriverFiles:
 def _remove(old: Path) -> None:
     """Move another driver's folder away, then delete it.
 
-    The deletion bars a client of a network disk that still has the folder's handle.
+    The deletion also bars a machine whose network disk client still has a handle of the folder.
     """
     gone = old.with_name(f"{SCRATCH}000000-gone-{secrets.token_hex(4)}")
     with suppress(FileNotFoundError):
@@ -174,18 +174,19 @@ def _remove(old: Path) -> None:
         sync_folder(gone.parent)
     if not gone.is_dir():  # a test file of `on_ray.preflight`
         gone.unlink(missing_ok=True)
-    while gone.is_dir():  # a late writer may add a file meanwhile
+    while gone.is_dir():  # a late writer may add a file during the deletion
         shutil.rmtree(gone, ignore_errors=True)
 
 
 class TableWriter:
-    """Replaces the rows of one trial at a time."""
+    """Writes a table; it replaces the rows of one trial at a time."""
 
     def __init__(self, files: DriverFiles, folder: str, ended: Collection[str]) -> None:
-        """Find each trial's part, and delete the rows of trials that have none in `trials`.
+        """Find each trial's part, and delete rows whose trial has no row in `trials`.
 
-        A driver that died between two tables has left those. The first part gets the columns of
-        this release, because `pd.read_parquet` shows the columns of the first part alone.
+        A driver that died between writing two tables has left such rows. The first part gets the
+        columns of this release, because `pd.read_parquet` shows only the columns of the first
+        part.
         """
         self._files, self._folder = files, folder
         self._names = part_names(files.files, folder)
@@ -211,7 +212,7 @@ class TableWriter:
         return rows_of_trials(table, [trial_id])
 
     def replace(self, trial_id: str, rows: pa.Table) -> None:
-        """Replace a trial's rows, in the part that has them, else in the last one."""
+        """Replace a trial's rows in the part that has them; new rows go to the last part."""
         part = self._part_of.get(trial_id)
         if part is None and not len(rows):
             return
@@ -250,7 +251,7 @@ class TableWriter:
         return size >= MAX_BYTES or trials >= MAX_TRIALS
 
     def _survey(self, part: str) -> tuple[pa.Table, int, bool]:
-        """The rows of the last part or the ids of another, its bytes, whether it is whole.
+        """The last part's rows (of another only the ids), its bytes, and whether it is whole.
 
         A part is whole if it has all columns of this release.
         """

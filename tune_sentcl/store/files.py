@@ -1,4 +1,4 @@
-"""A study's files in a local folder, on a shared disk or on an object store, by one client."""
+"""A study's files in a local folder, on a shared disk or in an object store, by one interface."""
 
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -22,22 +22,22 @@ from tune_sentcl.store.objects import (
 
 T = TypeVar("T")
 Version = Mapping[str, str | None]
-"""Tells the versions of an object apart."""
+"""Distinguishes the versions of an object."""
 
 _VERSION: Final = ("e_tag", "version")
-_AT_ONCE = 8  # requests
+_AT_ONCE = 8  # parallel requests
 
 
 @dataclass(frozen=True)
 class StudyFiles:
-    """The files of one study; errors of its storage become `StudyError`. Can be pickled.
+    """The files of one study; errors of the storage become `StudyError`. Can be pickled.
 
-    Names are relative to the study, with `/` between parts. What must survive a crash of the
-    machine is written by `DriverFiles` and `trial_folders` instead, because obstore does not sync
+    Names are relative to the study, with `/` between parts. Files that must survive a crash of the
+    machine are written by `DriverFiles` and `trial_folders` instead, because obstore does not sync
     a disk.
 
     Attributes:
-        where: The folder or the URL, which has no credentials.
+        where: The folder or the URL, without credentials.
     """
 
     where: str
@@ -48,7 +48,7 @@ class StudyFiles:
 
         Raises:
             ConfigError: The URL has credentials.
-            StudyError: It has an unknown scheme.
+            StudyError: The URL has an unknown scheme.
         """
         text = str(path)
         refuse_credentials("study", "", text)
@@ -66,11 +66,11 @@ class StudyFiles:
 
     @property
     def client(self) -> Any:
-        """The obstore client; FileNotFoundError without the folder."""
+        """The obstore client; raises FileNotFoundError if the folder is missing."""
         return client_of(self.where)
 
     def refuse_links(self, *names: str) -> None:
-        """Refuse symbolic links, which would make us write and delete outside the study."""
+        """Refuse symbolic links, through which this package would write outside the study."""
         if self.folder is None:
             return
         for name in names:
@@ -84,14 +84,14 @@ class StudyFiles:
         return f"{self.where}/{name}" if name else self.where
 
     def make_folders(self, *names: str) -> None:
-        """Make the study's folder and these folders in it on a disk, if they are missing."""
+        """On a disk, make the study's folder and these folders in it, if they are missing."""
         for name in ("", *names):
             with storage_errors(self.display_path(name)):
                 if self.folder is not None:
                     make_folder(self.folder / name)
 
     def is_folder(self) -> bool:
-        """Whether the study's folder exists; a file in its place is an error."""
+        """Whether the study's folder exists; raises StudyError if a file is in its place."""
         if self.folder is None:
             return bool(self.versions(""))
         with storage_errors(self.where), suppress(FileNotFoundError):
@@ -110,27 +110,27 @@ class StudyFiles:
         return False
 
     def inside_of(self, name: str) -> str | None:
-        """The nearest folder around this one that holds a file and can be read; None without."""
+        """The nearest parent of the study that holds a file and can be read; else None."""
         is_local = self.folder is not None
         parts = study_identity(self.where).split("/")
         for count in range(len(parts) - 1, 1 if is_local else 2, -1):
             outer = StudyFiles("/".join(parts[:count]))
-            with suppress(StudyError):  # a key may be for the study alone
+            with suppress(StudyError):  # a key may allow only the study itself
                 if outer.exists(name):
                     return outer.where
         return None
 
     def names(self, folder: str = "") -> list[str]:
-        """Sorted names in a folder, with dot files; empty if the folder does not exist."""
+        """The sorted names in a folder, with dot files; empty if the folder does not exist."""
         return sorted(self.versions(folder))
 
     def versions(self, folder: str) -> dict[str, Any]:
-        """List a folder: each name with its ETag; None for folders."""
+        """List a folder: by name, the ETag of a file; None for a folder."""
         with suppress(FileNotFoundError), self._reading(folder):
             listed = obstore.list_with_delimiter(self.client, folder or None)
             folders: dict[str, Any] = {_base(name): None for name in listed["common_prefixes"]}
             files = {_base(item["path"]): item["e_tag"] for item in listed["objects"]}
-            for mark in ("", _base(folder)):  # consoles and file browsers make such objects
+            for mark in ("", _base(folder)):  # consoles and file browsers make these
                 files.pop(mark, None)
             return folders | files
         return {}
@@ -140,14 +140,14 @@ class StudyFiles:
 
         obstore refuses names with `..`, so no listed name leads out of the folder.
         """
-        start = f"{folder}/"  # the object of this very name is a console's folder mark
+        start = f"{folder}/"  # an object of this exact name is a console's folder mark
         with self._reading(folder):
             chunks = obstore.list(self.client, start)
             paths = [item["path"] for chunk in chunks for item in chunk]
         return [path for path in paths if path.startswith(start)]
 
     def read(self, name: str) -> tuple[bytes, Version]:
-        """A file and its version; FileNotFoundError if it is missing."""
+        """Read a file and its version; raises FileNotFoundError if the file is missing."""
         with self._reading(name):
             file = obstore.get(self.client, name)
             return bytes(file.bytes()), {key: file.meta[key] for key in _VERSION}
@@ -166,12 +166,12 @@ class StudyFiles:
     def replace(self, name: str, data: bytes, version: Version | None) -> Version:
         """Replace a version of a file, or create the file; return the new version.
 
-        A disk can only create.
+        On a disk, this function can only create files.
 
         Args:
             name: The file.
             data: Its content.
-            version: The version that `read` or this function has returned; None: no file exists.
+            version: The version that `read` or this function returned; None: no file exists.
 
         Raises:
             TakenError: The file has another version.
@@ -184,7 +184,7 @@ class StudyFiles:
             with self._reading(name):
                 done = obstore.put(self.client, name, data, mode=mode)
         except TakenError:
-            # The client repeats a request whose answer was lost, and then finds its own file.
+            # The client repeats a request whose answer was lost, and may then find its own file.
             stored, current = self.read(name)
             if stored != data:
                 raise
@@ -192,8 +192,8 @@ class StudyFiles:
         return {key: done[key] for key in _VERSION}
 
     def each(self, act: Callable[[str], T], names: Iterable[str]) -> list[T]:
-        """Call a function for each name, at once on an object store, where latency dominates."""
-        if self.folder is not None:  # threads would only wait for each other
+        """Call a function for each name; on an object store in parallel, to hide its latency."""
+        if self.folder is not None:  # on a disk, threads would wait for each other
             return list(map(act, names))
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return list(pool.map(act, names))
@@ -227,7 +227,7 @@ def study_path(path: str | Path) -> str:
     """A study's location for workers on other machines: a URL unchanged, a local path absolute.
 
     Raises:
-        StudyError: The path is empty, or no path.
+        StudyError: The path is empty, or not a valid path.
     """
     text = str(path)
     rule = "must not be empty" if not text.strip() else ""
@@ -238,13 +238,13 @@ def study_path(path: str | Path) -> str:
         )
     try:
         return text if "://" in text else str(Path(text).expanduser().absolute())
-    except RuntimeError as error:  # no such user
+    except RuntimeError as error:  # `~user` names no user
         rule, move = f"cannot be found ({first_line(error)})", "Write the absolute path."
         raise StudyError(Fault("--study", value=text, rule=rule, move=move)) from None
 
 
 def normalized_location(study: str) -> str:
-    """Normalize a URL or an absolute path by its text, because it may be on other machines."""
+    """Normalize a URL or an absolute path as text, because it may be on another machine."""
     if "://" not in study:
         return posixpath.normpath(study).replace("//", "/")
     parts = urlsplit(study)
@@ -275,7 +275,7 @@ def refuse_itself(study: str | Path, learn_from: Iterable[str]) -> None:
 
 
 def refuse_memory(where: str, location: str) -> None:
-    """Raise ConfigError if a location that Ray's workers must read lies in this process."""
+    """Raise ConfigError if Ray's workers must read a location that exists only in this process."""
     if location.startswith("memory:"):
         rule = "memory: lies in one process, so Ray's workers cannot read it"
         raise ConfigError(

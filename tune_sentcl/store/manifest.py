@@ -27,10 +27,10 @@ _STRICT = ConfigDict(strict=True, extra="ignore")
 
 @dataclass(frozen=True, config=_STRICT)
 class Confirmation:
-    """The confirmation seeds of one `--confirm N`, none of which an earlier trial had used.
+    """A confirmation: its seeds, none of which an earlier trial had used.
 
     Attributes:
-        seeds: Of every configuration.
+        seeds: The seeds with which every configuration trains.
         configurations: Winner, baseline and runner-up, the winner first.
     """
 
@@ -40,13 +40,13 @@ class Confirmation:
 
 @dataclass(frozen=True, config=_STRICT)
 class SeedPlan:
-    """The seeds that a study was asked for before it saw a score of theirs.
+    """The seeds that a study planned before it had a score of these seeds.
 
     Attributes:
-        seeds: Of every configuration.
-        configurations: How many configurations were to run; None if their scores decided that.
-        grid: Those of them that the grid holds, its first point first.
-        confirmations: The confirmation seeds, the first confirmation first.
+        seeds: The search seeds of every configuration.
+        configurations: How many configurations were planned; None if scores decided that.
+        grid: The planned configurations of the grid, its first point first.
+        confirmations: The confirmations, the first one first.
     """
 
     seeds: tuple[int, ...]
@@ -60,14 +60,14 @@ class HalvingRecord:
     """A successive halving of sampled configurations.
 
     Attributes:
-        budget: The whole trainings that its stages may take.
+        budget: The number of whole trainings that its stages may take.
         sizes: How many configurations run each stage.
         shares: The shares of a whole training at the ends of stages.
         parts: How many configurations are drawn at a time.
-        further: How many beyond the best quarter run the last stage.
+        further: How many configurations beyond the best quarter run the last stage.
         first_seed: The seed with which its configurations train.
         objective: The score at the ends of stages.
-        sampled: For each part that has begun, the values of the ranges of its configurations.
+        sampled: For each part that has begun, its configurations, as values of the ranges.
     """
 
     budget: float
@@ -87,13 +87,14 @@ class SearchRecord:
     Attributes:
         objectives: The scores that it maximized, in order.
         sampler: The sampler's name.
-        stage_objective: The score that compares running trials and selects weights, which tasks
-            that are added later do not change; empty if it was not recorded.
+        stage_objective: The stage objective, which later added tasks do not change; empty if it
+            was not recorded.
         sampler_seed: The sampler's seed.
-        learned_from: Other studies whose trials the sampler was given.
-        budget: The whole trainings, without those of the grid, of which `halvings` are made.
-        halvings: The halvings in the order in which they begin. They stay as they were recorded.
-        whole: The values of the ranges of sampled configurations that run whole without a halving.
+        learned_from: Other studies from which the sampler got trials.
+        budget: The number of whole trainings for `halvings`, without those of the grid.
+        halvings: The halvings in the order in which they begin. A recorded halving never changes.
+        whole: The sampled configurations that train to the end without a halving, as values of the
+            ranges.
         seed_plan: The seeds of the study's first search; None if the study had scores before.
     """
 
@@ -115,18 +116,19 @@ class Manifest:
     Attributes:
         schema: The schema version of the tables.
         space: Name of the space.
-        space_texts: The distinct contents of the space's file, the last used one last.
+        space_texts: The distinct contents of the search space's file; the last used content is
+            last.
         created: Creation time, in ISO format, UTC.
-        updated: When it was last opened for writing, in ISO format, UTC.
-        versions: Versions by library, of the last driver.
-        git_commit: Of the last driver's working directory; None outside a checkout.
-        commands: The distinct command lines of its drivers, the last one last.
+        updated: The time when it was last opened for writing, in ISO format, UTC.
+        versions: The last driver's versions of libraries.
+        git_commit: The commit of the last driver's working directory; None outside a checkout.
+        commands: The distinct command lines of its drivers; the last command is last.
         search: The last search; None before the first.
-        measured: The knobs of `evaluation` that say which scores each trial gets; None before the
-            first search.
+        measured: The hyperparameters of `evaluation` that say which scores each trial gets; None
+            before the first search.
         epoch: The number of the last driver, which is part of its file names.
         methods: The methods of plugins that its searches have loaded.
-        plugins: The plugin of each task (`plugin:NAME`) and source that they have loaded.
+        plugins: The plugin of each task (`plugin:NAME`) and source that its searches have loaded.
     """
 
     schema: Annotated[int, Field(ge=SCHEMA_VERSION, le=SCHEMA_VERSION)]
@@ -149,7 +151,7 @@ class Manifest:
 
         Raises:
             DamagedError: `study.json` is not valid.
-            StudyError: It is missing, or has another schema.
+            StudyError: `study.json` is missing, or has another schema.
         """
         data = files.read_bytes(MANIFEST) if files.is_folder() else None
         if data is None:
@@ -159,7 +161,7 @@ class Manifest:
 
     @classmethod
     def parse(cls, data: bytes, files: StudyFiles) -> Self:
-        """Check the content of a study's `study.json`; raises as `read`."""
+        """Parse and check the content of `study.json`; errors as for `read`."""
         try:
             return TypeAdapter(cls).validate_json(data)
         except ValidationError as error:
@@ -178,8 +180,8 @@ class Manifest:
         """The manifest for the next driver.
 
         Args:
-            space: Its space, of the same name.
-            command: Its command line.
+            space: The next driver's search space, of the same name.
+            command: The next driver's command line.
             least: The smallest allowed epoch.
         """
         names = [plugin.name for plugin in space.plugins]
@@ -197,16 +199,16 @@ class Manifest:
         )
 
     def is_older(self, method: str, code: str | None) -> bool:
-        """Whether a trial's method is a plugin's, and ran with other code than the last search."""
+        """Whether a method's plugin has other code now than when a trial ran."""
         now = {one.name: one.fingerprint for one in self.methods}
         return method in now and code != now[method]
 
     def has_method(self, method: str) -> bool:
-        """Whether its searches have loaded a plugin's method of this name."""
+        """Whether the study's searches have loaded a plugin's method with this name."""
         return any(one.name == method for one in self.methods)
 
     def check_space(self, space: Space, where: str) -> None:
-        """Raise StudyError if a space has another name than the study's."""
+        """Raise StudyError if a search space has another name than the study's."""
         if self.space != space.name:
             rule = f"belongs to the search space {self.space!r}, not to {space.name!r}"
             move = "Choose another folder for the study, or run the study's own search space."
@@ -229,7 +231,7 @@ def _with_last(texts: Sequence[str], last: str) -> tuple[str, ...]:
 
 
 def _faults(error: ValidationError, where: str) -> Iterator[Fault]:
-    """One fault for each of pydantic's errors; the number of another schema is a value."""
+    """One fault for each of pydantic's errors; another schema number is shown as a value."""
     move = "Restore the file from a copy; the tables beside it are intact."
     for item in error.errors():
         key = ".".join(map(str, item["loc"]))
@@ -265,7 +267,7 @@ def git_commit() -> str | None:
 
 
 def _git(*arguments: str) -> str | None:
-    # Without optional locks, `git status` does not write into the user's checkout.
+    # This keeps `git status` from writing into the user's checkout.
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""`mined/NAME.parquet`: the mined negatives of a study, so that a resumed search has the same.
+"""`mined/NAME.parquet`: the mined negatives of a study, which a resumed search reads again.
 
 Another machine rounds cosines differently, and mining a large file again takes long.
 """
@@ -19,7 +19,7 @@ def mined_file(name: str) -> str:
 
 
 def read_mined(files: StudyFiles, name: str, num_rows: int) -> pa.Table | None:
-    """The mined negatives of this name; None if the study has none.
+    """The mined negatives with this name; None if the study does not have them.
 
     Raises:
         DamagedError: The file is not a table of `num_rows` rows.

@@ -1,4 +1,4 @@
-"""Clients of folders and object stores, and their errors as errors of the system.
+"""Clients of folders and object stores; their errors become OSError.
 
 Credentials and endpoints come from the providers' environment variables (AWS_ACCESS_KEY_ID,
 AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, ...), from the role of the machine or pod, or, if
@@ -30,11 +30,11 @@ from obstore.store import LocalStore, MemoryStore, from_url
 from tune_sentcl.errors import Fault, StudyError
 
 SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "memory")
-"""The URL schemes of object stores for studies; `memory` ends with its process."""
+"""The URL schemes of object stores for studies; data in `memory` ends with the process."""
 
-_SETTINGS = ("AWS_", "AZURE_", "GOOGLE_")  # variables with keys and endpoints
+_SETTINGS = ("AWS_", "AZURE_", "GOOGLE_")  # prefixes of variables with keys and endpoints
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-_RETRIES = 8  # bridges an outage of half a minute
+_RETRIES = 8  # bridges an outage of about half a minute
 _NUMBER = re.compile(r"\(os error (\d+)\)")
 _PERMISSIONS = "Choose another folder, or correct its permissions."
 _RULES = {
@@ -56,7 +56,7 @@ _RULES = {
 
 
 class TakenError(OSError):
-    """A file exists that was to be created, or is not the version that was to be replaced."""
+    """A file to create exists already, or a file to replace has another version."""
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def storage_errors(where: str, *passed: type[OSError]) -> Iterator[None]:
 
     Args:
         where: The path or URL.
-        passed: Errors to raise as they are: FileNotFoundError or `TakenError`.
+        passed: Errors to raise unchanged: FileNotFoundError or `TakenError`.
     """
     try:
         with _os_errors():
@@ -73,7 +73,7 @@ def storage_errors(where: str, *passed: type[OSError]) -> Iterator[None]:
     except passed:
         raise
     except (OSError, pa.ArrowException) as error:
-        stated = _NUMBER.search(str(error))  # safetensors raises errors without a number
+        stated = _NUMBER.search(str(error))  # errors of safetensors have no `errno`
         number = getattr(error, "errno", None) or (int(stated[1]) if stated else 0)
         rule, move = _RULES.get(
             number,
@@ -84,10 +84,10 @@ def storage_errors(where: str, *passed: type[OSError]) -> Iterator[None]:
 
 @contextmanager
 def _os_errors() -> Iterator[None]:
-    """Turn errors of a client into OSError, with the system's number where there is one."""
+    """Turn errors of a client into OSError, with the system's error number if known."""
     try:
         yield
-    except (NotFoundError, FileNotFoundError) as error:  # which one depends on the store
+    except (NotFoundError, FileNotFoundError) as error:  # the store decides which one
         raise FileNotFoundError(errno.ENOENT, _first_line(error)) from None
     except (AlreadyExistsError, PreconditionError) as error:
         raise TakenError(_first_line(error)) from None
@@ -122,13 +122,13 @@ def check_url(url: str) -> None:
 
 
 def client_of(where: str) -> Any:
-    """The obstore client of a folder or a URL; that of a URL is cached by its settings.
+    """The obstore client of a folder or a URL; a URL's client is cached for equal settings.
 
     Raises:
         FileNotFoundError: The folder is missing.
     """
     if "://" not in where:
-        Path(where).stat()  # obstore's own error has no number
+        Path(where).stat()  # because obstore's own error has no number
         return LocalStore(where)
     if urlsplit(where).scheme == "memory":
         return _opened(where, ())
@@ -138,14 +138,14 @@ def client_of(where: str) -> Any:
 
 @functools.cache
 def _opened(url: str, settings: tuple[tuple[str, str], ...]) -> Any:
-    del settings  # the client reads them from the environment
+    del settings  # the client reads them from the environment; they only key the cache
     options: dict[str, Any] = {"retry_config": {"max_retries": _RETRIES}}
     scheme = urlsplit(url).scheme
     if scheme == "memory":
         return MemoryStore()
     endpoint = next(filter(None, map(os.environ.get, _ENDPOINTS)), "")
     if scheme.startswith("s3") and endpoint.startswith("http://"):
-        options["client_options"] = {"allow_http": True}  # the user named an http endpoint
+        options["client_options"] = {"allow_http": True}  # the user gave an http endpoint
     if scheme.startswith("s3") and _has_profiles():
         from obstore.auth.boto3 import Boto3CredentialProvider
 
@@ -154,7 +154,7 @@ def _opened(url: str, settings: tuple[tuple[str, str], ...]) -> Any:
 
 
 def _has_profiles() -> bool:
-    """Whether keys may be in the profiles that only boto3 reads."""
+    """Whether credentials may be in profiles, which only boto3 reads."""
     given = os.environ.get("AWS_ACCESS_KEY_ID") or not (Path.home() / ".aws").is_dir()
     return not given and importlib.util.find_spec("boto3") is not None
 

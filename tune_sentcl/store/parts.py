@@ -1,8 +1,7 @@
 """A table as a folder of parts: Parquet files `000001.parquet`, `000002.parquet`, ...
 
-Each trial's rows are in one part, from its first row on. The last part is replaced whole at each
-commit until it is full. A row that is replaced later is replaced in its own part, so that a reader
-of all parts sees each trial once.
+All rows of a trial are in one part. Each commit replaces the last part, until it is full. A row
+that is replaced later is replaced in its own part, so a reader of all parts sees each trial once.
 """
 
 import re
@@ -25,7 +24,8 @@ def part_names(files: StudyFiles, folder: str) -> list[str]:
     """The parts of a table, in order, by their names in the study.
 
     Raises:
-        StudyError: The folder holds another Parquet file, which other readers would read too.
+        StudyError: The folder holds another Parquet file, which readers of the folder would read,
+            too.
     """
     names = [name for name in files.names(folder) if name.endswith(".parquet")]
     for name in names:
@@ -36,11 +36,11 @@ def part_names(files: StudyFiles, folder: str) -> list[str]:
                 "release."
             )
             raise StudyError(Fault(files.display_path(folder), rule=rule, move=move))
-    return [f"{folder}/{name}" for name in sorted(names, key=len)]  # names are sorted by text
+    return [f"{folder}/{name}" for name in sorted(names, key=len)]  # shorter names first
 
 
 def next_part(folder: str, names: Sequence[str]) -> str:
-    """The name of the part behind the last one."""
+    """The name of the part after the last part."""
     number = int(names[-1].removeprefix(f"{folder}/").partition(".")[0]) + 1 if names else 1
     return f"{folder}/{number:06d}.parquet"
 
@@ -58,7 +58,7 @@ def empty_part(folder: str) -> bytes:
 
 
 def marked_part(data: bytes, writer: str) -> tuple[bytes, int]:
-    """The same rows in other bytes, because equal bytes have an equal ETag; and their number."""
+    """A part's rows in other bytes, because equal bytes have equal ETags; and their number."""
     table = pq.read_table(pa.BufferReader(data))
     metadata = {**(table.schema.metadata or {}), _WRITER: writer.encode()}
     return encoded_part(table.replace_schema_metadata(metadata)), len(table)
@@ -77,11 +77,11 @@ def read_part(
         files: The study.
         part: The part's name.
         data: Its content; None if it is missing.
-        columns: Columns to read besides `trial_id`; None for all, with a newer release's last.
+        columns: Columns to read besides `trial_id`; None for all, columns of a newer release last.
         rows: A `pyarrow.compute.Expression` that selects rows; None for all.
 
     Raises:
-        DamagedError: It is not a Parquet file with the table's columns.
+        DamagedError: The part is not a Parquet file with the table's columns.
     """
     folder, where = part.partition("/")[0], files.display_path(part)
     try:
@@ -97,10 +97,10 @@ def read_part(
                 "Restore the file from a copy, or read the study with the release that wrote it."
             )
             raise DamagedError(Fault(where, rule=rule, move=move))
-        full = widened(schema, stored)  # missing columns are null
+        full = widened(schema, stored)  # missing columns become null
         names = select_fields(full, columns).names
         table = fragment.to_table(schema=full, columns=names, filter=rows, use_threads=False)
-        table.validate(full=True)  # else a flipped bit in a text raises only on its first use
+        table.validate(full=True)  # otherwise a flipped bit in a text raises only when it is used
         return table.replace_schema_metadata(full.metadata)
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         rule = f"must be a complete Parquet file of {folder} ({error})"
@@ -117,7 +117,7 @@ def select_fields(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema
 
 
 def joined(tables: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
-    """Concatenate tables; columns that only some of them have are null elsewhere."""
+    """Concatenate tables; a column that a table lacks is null in its rows."""
     table = pa.concat_tables([schema.empty_table(), *tables], promote_options="default")
     return table.replace_schema_metadata(schema.metadata).combine_chunks()
 
@@ -128,12 +128,12 @@ def rows_of_trials(table: pa.Table, trial_ids: Iterable[str]) -> pa.Table:
 
 
 def rows_without_trials(table: pa.Table, trial_ids: Collection[str]) -> pa.Table:
-    """The rows of all other trials."""
+    """The rows of all trials but these."""
     return table.filter(pc.invert(_trial_mask(table, trial_ids))) if trial_ids else table
 
 
 def widened(schema: pa.Schema, other: pa.Schema) -> pa.Schema:
-    """A schema with the columns that only the other one has appended."""
+    """A schema, extended by the columns that only the other schema has."""
     there = set(schema.names)
     further = [f for f in other if f.name not in there]
     return pa.schema([*schema, *further], metadata=schema.metadata)

@@ -27,7 +27,7 @@ class RunningTrial:
         since: Its start, in ISO format, UTC.
         step: Optimizer steps at its last evaluation point; None before the first.
         steps: Its planned number of steps; None before the first evaluation point.
-        dev: Its stage score at that point, times 100.
+        dev: The stage objective at that point, times 100.
     """
 
     trial_id: str
@@ -43,11 +43,11 @@ class SearchProgress:
 
     Attributes:
         state: Whether the search is running, has ended or was interrupted.
-        began: Start of this run, in ISO format, UTC.
-        seconds: From the start to this record.
-        done: Trials that are neither queued nor running, including those of earlier runs.
+        began: Start of this command, in ISO format, UTC.
+        seconds: Seconds from the start to this record.
+        done: Trials that are neither queued nor running, including trials of earlier commands.
         total: Planned trials.
-        ended: Trials that ended in this run.
+        ended: Trials that this command ended.
         running: The running trials.
         driver: The process that wrote the record, as fields of `store.writer_lock.Holder`.
     """
@@ -78,13 +78,13 @@ class SearchProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Remaining time by the rate of this run; None before the first end."""
+        """Remaining seconds at the rate of this command; None before the first trial has ended."""
         if not self.ended:
             return None
         return self.seconds / self.ended * max(0, self.total - self.done)
 
     def is_interrupted(self, files: StudyFiles) -> bool:
-        """Whether the driver died without a final record; only its own machine can tell."""
+        """Whether the driver died without a final record; only the driver's machine can tell."""
         holder = Holder.parse(json.dumps(dict(self.driver)).encode())
         return (
             self.state == "running"

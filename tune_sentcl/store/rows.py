@@ -1,8 +1,8 @@
 """The rows and columns of a study's tables.
 
-Each column of `trials` is a knob or a field of `TrialRow`; a new knob or field becomes a nullable
-column. Adding a column keeps `SCHEMA_VERSION`. Removing one or changing its meaning needs a new
-version. Studies of other versions are refused.
+Each column of `trials` is a hyperparameter or a field of `TrialRow`; a new one becomes a nullable
+column. Adding a column keeps `SCHEMA_VERSION`. Removing a column or changing its meaning needs a
+new version. This package refuses studies of other versions.
 """
 
 import importlib.metadata
@@ -31,7 +31,7 @@ TABLES = ("trials", "scores", "curves")
 """The folders of the tables."""
 
 CONFIRM_ORIGIN: Final = "confirm"
-"""The origin of trials on confirmation seeds, which confirm a choice and take no part in it."""
+"""The origin of trials with confirmation seeds, which take no part in any choice."""
 
 
 @cache
@@ -53,10 +53,10 @@ class CurvePoint:
 
     Attributes:
         step: Optimizer steps done.
-        epoch: Passes over the training rows, as a fraction.
+        epoch: Passes over the training rows, including a fraction.
         samples: Training rows seen.
         metric: `loss`, `lr`, or the name of a dev score.
-        value: In the metric's unit; scores times 100.
+        value: The value in the metric's unit; scores are times 100.
     """
 
     step: int
@@ -68,33 +68,35 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class TrialRow:
-    """How one trial ended: a row of the trials table.
+    """A row of the trials table: one ended trial.
 
     Attributes:
-        config: The trial's config with its seed; gives the knob columns and the JSON.
+        config: The trial's config with its seed; it fills the columns of hyperparameters and
+            `config`.
         trial_id: See `tune_sentcl.config.trial_id`.
         configuration: See `tune_sentcl.config.configuration_id_of`.
         space: The name of the study's space.
         origin: Whether the grid, the sampler, a single run or a confirmation requested it.
-        status: How it ended.
+        status: Whether it finished, was stopped or failed.
         steps: Optimizer steps done.
         stages: Its scores at the ends of stages: `objective`, `share` of a whole training, and
             `value` times 100; None without any.
         started_at: Its start, with a time zone.
-        wall_seconds: From start to end.
-        startup_seconds: Of `wall_seconds`, the part before training: reading, loading, encoding by
-            a frozen encoder, and the extra time of the first step over a later one. None: included
-            in `train_seconds`.
-        train_seconds: Of `wall_seconds`, training.
-        evaluation_seconds: Of `wall_seconds`, evaluation.
+        wall_seconds: Seconds from start to end.
+        startup_seconds: The part of `wall_seconds` before training: reading, loading, encoding by
+            a frozen encoder, and the time by which the first step exceeds a later step. None:
+            included in `train_seconds`.
+        train_seconds: The part of `wall_seconds` for training.
+        evaluation_seconds: The part of `wall_seconds` for evaluation.
         gpu_seconds: `wall_seconds` times `gpus`.
-        saving_seconds: Of `wall_seconds`, writing states to resume from.
+        saving_seconds: The part of `wall_seconds` for writing states to resume from.
         encoded_sentences: Sentences that a frozen encoder encoded; 0 if all were cached, None if
             the encoder is trained.
-        encoding_seconds: Of `wall_seconds`, that encoding, or the wait for another trial's.
+        encoding_seconds: The part of `wall_seconds` for that encoding, or for waiting until
+            another trial encoded.
         peak_memory_bytes: Peak memory of the accelerator, or of the process without one.
         device: Name of the accelerator, or `cpu`.
-        precision_used: What matrix products of training were computed in: fp32, tf32 or bf16; None
+        precision_used: The arithmetic of the training's matrix products: fp32, tf32 or bf16; None
             if no step was taken.
         host: Name of the machine.
         cpus: Assigned cores.
@@ -107,11 +109,11 @@ class TrialRow:
         git_commit: See `tune_sentcl.store.manifest.git_commit`.
         versions: Versions by library; by default those of this process.
         objectives: Each objective's name, as TASK:METRIC:SPLIT, and its value times 100.
-        error_type: The class of the error that made it fail.
+        error_type: The class of the error that ended a failed trial.
         error_text: The message of that error.
-        notes: Automatic corrections during the run, as text.
-        attempt: 1 for the first run, one more for each repetition.
-        attempt_files: The label of the trial's effective files in `scores` and `curves`.
+        notes: Automatic corrections during the trial, as text.
+        attempt: 1 for the first attempt, one more for each repetition.
+        attempt_files: The label of the attempt whose files count; see `store.trial_folders`.
     """
 
     config: TrialConfig
@@ -164,7 +166,7 @@ class TrialRow:
         del run_columns["config"], run_columns["versions"], run_columns["objectives"]
         for number, (name, value) in enumerate(self.objectives, 1):
             run_columns.update(zip(objective_columns(number), (name, value), strict=True))
-        # `completed` resolves `auto` like the trial's id, if the search has not resolved it.
+        # `completed` resolves an `auto` that the search has not resolved, as trial ids do.
         config = nest(completed(self.config.dotted()), "config")
         values = {
             **run_columns,
@@ -197,19 +199,19 @@ _METADATA = {"tune_sentcl.schema": str(SCHEMA_VERSION)}
 _IDENTITY = ("trial_id", "configuration", "space", "origin", "status")
 _ENDS = ("stages", "error_type", "error_text", "attempt", "attempt_files")
 _SPREAD = ("config", "versions", "objectives")
-"""Fields that give other columns than one of their name."""
+"""Fields that fill columns of other names."""
 
-# A type that `_TYPES` lacks is an error here, when the module is imported.
+# An unknown type raises a KeyError when this module is imported.
 _COLUMNS = {f.name: _TYPES[f.type] for f in fields(TrialRow) if f.name not in _IDENTITY + _SPREAD}
 _VERSIONS = tuple(f"version_{name}" for name in LIBRARIES)
 
 RUN_COLUMNS = (*(name for name in _COLUMNS if name not in _ENDS), *_VERSIONS)
-"""The columns that describe the run of a trial: time, resources, data, versions."""
+"""The columns that describe a trial's run: time, resources, data, versions."""
 
 
 @cached
 def trials_schema() -> pa.Schema:
-    """One row per trial."""
+    """The schema of `trials`: one row per trial."""
     identity = [pa.field(name, pa.string(), nullable=False) for name in _IDENTITY]
     settings = [pa.field(key, _KNOB_TYPES[knob.kind]) for key, knob in knobs().items()]
     columns = [*identity, *settings, pa.field("config", pa.string()), *_run_fields()]
@@ -244,11 +246,11 @@ SCORES = pa.schema(
         pa.field("value", pa.float64()),  # x 100, as papers print; null if scoring failed
         pa.field("n", pa.int64()),
         pa.field("reason", pa.string()),  # why `value` is null
-        pa.field("version", pa.string()),  # of the task, where its name does not determine it
+        pa.field("version", pa.string()),  # identifies the task's data if its name does not
     ],
     metadata=_METADATA,
 )
-"""One row per score."""
+"""The schema of `scores`: one row per score."""
 
 CURVES = pa.schema(
     [
@@ -261,7 +263,7 @@ CURVES = pa.schema(
     ],
     metadata=_METADATA,
 )
-"""One row per point of a curve."""
+"""The schema of `curves`: one row per point."""
 
 
 def schema_of(folder: str) -> pa.Schema:
@@ -270,7 +272,7 @@ def schema_of(folder: str) -> pa.Schema:
 
 
 def _encodable(value: Any) -> Any:
-    """A value whose text is UTF-8, which paths and errors of the system may not be."""
+    """A value that can be encoded as UTF-8, which paths and system errors may not be."""
     return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 
 
@@ -282,7 +284,7 @@ def stored_run_columns(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def trials_table(rows: Sequence[TrialRow]) -> pa.Table:
-    """Rows as a table of schema `trials_schema()`."""
+    """Make a table of schema `trials_schema()` from rows."""
     return _table([row.values() for row in rows], trials_schema())
 
 
@@ -303,20 +305,20 @@ def curves_table(trial_id: str, points: Sequence[CurvePoint]) -> pa.Table:
 
 
 def _table_of(trial_id: str, records: Sequence[object], schema: pa.Schema) -> pa.Table:
-    """Records whose attributes are the columns behind `trial_id`."""
+    """A table from records whose attributes are the columns after `trial_id`."""
     columns = [[trial_id] * len(records)]
     columns += [[getattr(record, f.name) for record in records] for f in list(schema)[1:]]
     return pa.table(columns, schema=schema)
 
 
 def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    # One array of structs, because converting column by column takes three times as long.
+    # Via one array of structs, because converting column by column takes three times as long.
     return pa.Table.from_arrays(pa.array(rows, pa.struct(schema)).flatten(), schema=schema)
 
 
 def _knob_values(config: Mapping[str, Any]) -> dict[str, Any]:
     all_knobs = knobs()
-    # A count is a number or "all"; its column is text.
+    # The column is text, because a count is a number or "all".
     return {
         key: str(value) if all_knobs[key].kind == "str" and value is not None else value
         for key, value in flatten(config)
@@ -328,7 +330,7 @@ def with_search_origins(trials: pa.Table, origins: Mapping[str, str]) -> pa.Tabl
 
     Args:
         trials: The table.
-        origins: By trial, another origin than `confirm` that it also has.
+        origins: By trial, its origin in the search.
     """
     columns = (trials[name].to_pylist() for name in ("trial_id", "origin"))
     values = [

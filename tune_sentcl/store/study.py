@@ -1,4 +1,4 @@
-"""Reading a study, which holds the trials of one space: at each call, or once into memory."""
+"""Read a study, which holds the trials of one search space: at each call, or once into memory."""
 
 import sys
 from abc import ABC, abstractmethod
@@ -19,11 +19,11 @@ from tune_sentcl.store.rows import schema_of
 from tune_sentcl.store.trial_folders import ITEMS, STATES, WEIGHTS, TrialFolder, TrialFolders
 
 STUDY = "study"
-"""The column with the study of each row, if several studies were read."""
+"""The column that names the study of each row, if several studies were read."""
 
 
 class EndedTrial(NamedTuple):
-    """How a trial with a row ended, and the label of the attempt that trained its weights."""
+    """The status of a trial with a row, and the label of the attempt that trained its weights."""
 
     status: str
     attempt_files: str = ""
@@ -51,7 +51,8 @@ class StudyTables(ABC):
         Args:
             columns: Columns to read; None for all.
             where: A `pyarrow.compute.Expression` that filters rows by any columns; None for all.
-            among: Finished trials, if the caller has read them; None reads them and takes all.
+            among: The finished trials to read, if the caller knows them; None: all finished
+                trials.
         """
         return self._table("scores", columns, where, among)
 
@@ -61,9 +62,9 @@ class StudyTables(ABC):
         where: Any = None,
         among: Collection[str] | None = None,
     ) -> pa.Table:
-        """The curves of ended trials, with the columns of `rows.CURVES`; arguments as of `scores`.
+        """The curves of ended trials, with the columns of `rows.CURVES`.
 
-        `among` are ended trials.
+        The arguments are those of `scores`, but `among` names ended trials.
         """
         return self._table("curves", columns, where, among)
 
@@ -79,7 +80,7 @@ class StudyTables(ABC):
         where: Any = None,
         among: Collection[str] | None = None,
     ) -> pa.Table:
-        """Some columns and rows of a table."""
+        """Read some columns and rows of a table."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Study(StudyTables):
         register_stored(self.manifest.methods)
 
     def older(self) -> frozenset[str]:
-        """The configurations whose method is a plugin's that has changed since (`is_older`)."""
+        """The configurations whose method's plugin has changed since; see `Manifest.is_older`."""
         if not self.manifest.methods:
             return frozenset()
         rows = self.trials(["configuration", "method.name", "code_fingerprint"]).to_pylist()
@@ -120,7 +121,7 @@ class Study(StudyTables):
 
         Raises:
             DamagedError: `study.json` is damaged.
-            StudyError: There is no study, or it has another schema.
+            StudyError: There is no study, or the study has another schema.
         """
         files = StudyFiles.at(path)
         return cls(files, Manifest.read(files))
@@ -133,11 +134,11 @@ class Study(StudyTables):
         return {folder.trial_id for folder in own if weights.is_complete(folder)}
 
     def checkpoint(self, trial_id: str) -> AbstractContextManager[Path]:
-        """The local folder of a trial's weights, downloaded for the block if necessary."""
+        """Context manager: the local folder of a trial's weights, downloaded if necessary."""
         return TrialFolders(self.files, WEIGHTS).local(self._weights_of(trial_id))
 
     def items_file(self, trial_id: str, name: str) -> bytes | None:
-        """The file of a trial's scores of single items; None if they are not kept."""
+        """The file of a trial's scores of single items; None if the file was not kept."""
         if not self.ended()[trial_id].attempt_files:
             return None
         folder = self._weights_of(trial_id)
@@ -163,10 +164,10 @@ class Study(StudyTables):
         return any(end.status == "finished" for end in self.ended().values())
 
     def ended(self) -> dict[str, EndedTrial]:
-        """How each trial with a row ended, and the attempt that trained its weights."""
+        """The status of each trial with a row, and the attempt that trained its weights."""
         table = self.trials(["trial_id", "status", "attempt_files"])
         names, statuses, labels = (column.to_pylist() for column in table.columns)
-        # Interned, so that memory holds one string per status, not one per trial.
+        # Interned, so memory holds each status once, not once per trial.
         return {
             name: EndedTrial(sys.intern(status), label or "")
             for name, status, label in zip(names, statuses, labels, strict=True)
@@ -194,7 +195,7 @@ class Study(StudyTables):
 
 @dataclass(frozen=True, eq=False)
 class Snapshot(StudyTables):
-    """The tables `trials`, `scores` and `curves` of the same trials; later writes do not show."""
+    """The tables of a study in memory, all of the same trials; later writes have no effect."""
 
     tables: Mapping[str, pa.Table]
 
@@ -212,7 +213,7 @@ class Snapshot(StudyTables):
         return set()
 
     def labelled(self, name: str) -> "Snapshot":
-        """The same with a first column `STUDY` that has the value `name`."""
+        """This snapshot with a first column `STUDY` of the value `name`."""
         field = pa.field(STUDY, pa.string(), nullable=False)
         return Snapshot(
             {
@@ -237,5 +238,5 @@ class Snapshot(StudyTables):
 
 
 def is_own(folder: TrialFolder, ended: Mapping[str, EndedTrial]) -> bool:
-    """Whether weights are those that the row of their trial names."""
+    """Whether a folder's weights are from the attempt that the trial's row names."""
     return ended.get(folder.trial_id) == ("finished", folder.label)

@@ -1,9 +1,9 @@
 """Folders that workers write: weights of finished trials, states of running ones.
 
-A folder's name says the trial and the attempt: `checkpoints/ID.EPOCH-TRY`, and for the n-th state
-of an attempt `states/ID.EPOCH-TRY.N`. A folder is whole if it has the file `complete`, which is
-written last and deleted first. Weights are a trial's own if its row names their attempt; of the
-states the newest counts.
+A folder's name states the trial and the attempt: `checkpoints/ID.EPOCH-TRY`, and for the n-th
+state of an attempt `states/ID.EPOCH-TRY.N`. A folder is complete if it has the file `complete`,
+which is written last and deleted first. Only weights of the attempt that the trial's row names
+count, and only the newest state.
 """
 
 import os
@@ -31,7 +31,7 @@ STATES = "states"
 """The study's folder of states."""
 
 ITEMS = "items"
-"""The study's folder of scores of single items of trials that train nothing."""
+"""The study's folder of the scores of single items, for trials without training."""
 
 _COMPLETE = "complete"
 _NAME = re.compile(r"([A-Za-z0-9_-]+)\.([0-9]+)-([0-9]+)(?:\.([0-9]+))?")
@@ -39,12 +39,12 @@ _NAME = re.compile(r"([A-Za-z0-9_-]+)\.([0-9]+)-([0-9]+)(?:\.([0-9]+))?")
 
 @dataclass(frozen=True, order=True)
 class TrialFolder:
-    """The name of a folder of one attempt; those of a trial sort from the oldest to the newest.
+    """The name of a folder of one attempt; a trial's folders sort from the oldest to the newest.
 
     Attributes:
         trial_id: The trial.
-        epoch: The number of the driver that handed the attempt out.
-        attempt: The number of the attempt among this driver's.
+        epoch: The number of the driver that started the attempt.
+        attempt: The number of the attempt among those of this driver.
         number: The number of a state, from 1; 0 for weights.
     """
 
@@ -86,7 +86,7 @@ class TrialFolder:
 
 @dataclass(frozen=True)
 class TrialFolders:
-    """The weights or the states of a study.
+    """All folders of one kind in a study.
 
     Attributes:
         files: The study.
@@ -106,7 +106,7 @@ class TrialFolders:
         return next(filter(self.is_complete, reversed(self.existing(trial_id))), None)
 
     def write(self, folder: TrialFolder, fill: Callable[[Path], None]) -> None:
-        """Store the local folder that `fill` fills; StudyError if the storage refuses."""
+        """Store a folder that `fill` fills; StudyError if the storage cannot be written."""
         with storage_errors(self.files.display_path(self._name(folder))):
             self._write(folder, fill)
 
@@ -117,7 +117,7 @@ class TrialFolders:
                 fill(Path(scratch))
                 self._upload(Path(scratch), folder)
             return
-        self.delete(folder)  # a link, or what the same attempt has left
+        self.delete(folder)  # an earlier folder of the attempt, or a link
         make_folder(path)
         fill(path)
         sync_tree(path)
@@ -126,7 +126,7 @@ class TrialFolders:
 
     @contextmanager
     def local(self, folder: TrialFolder) -> Iterator[Path]:
-        """The local folder with its files, downloaded for the block if necessary."""
+        """Context manager: the local folder with its files, downloaded if necessary."""
         path = self._path(folder)
         if path is not None:
             with storage_errors(str(path)):
@@ -143,7 +143,7 @@ class TrialFolders:
         return self.files.read_bytes(f"{self._name(folder)}/{name}")
 
     def delete(self, folder: TrialFolder) -> None:
-        """Delete a folder if it exists; of a link, the link alone."""
+        """Delete a folder if it exists; a link is deleted without its target."""
         path = self._path(folder)
         if path is None:
             self.files.delete([f"{self._name(folder)}/{_COMPLETE}"])
@@ -157,7 +157,7 @@ class TrialFolders:
                 shutil.rmtree(path)
 
     def is_complete(self, folder: TrialFolder) -> bool:
-        """Whether a folder is neither half written nor half deleted."""
+        """Whether a folder is neither partly written nor partly deleted."""
         return self.files.exists(f"{self._name(folder)}/{_COMPLETE}")
 
     def _upload(self, source: Path, folder: TrialFolder) -> None:
@@ -199,7 +199,7 @@ class TrialFiles:
         Args:
             path: The study's folder or URL.
             attempt: The label of this attempt.
-            before: The label that the trial's row names now; empty without one.
+            before: The label that the trial's row names now; empty without a row.
 
         Raises:
             StudyError: The URL has an unknown scheme or credentials.
@@ -209,7 +209,7 @@ class TrialFiles:
         self._num_states = 0
 
     def write_checkpoint(self, trial_id: str, write: Callable[[Path], None]) -> None:
-        """Write the trial's weights; the commit of its row makes them replace older ones.
+        """Write the trial's weights; they replace older weights when the trial's row is committed.
 
         Args:
             trial_id: The trial.
@@ -218,16 +218,16 @@ class TrialFiles:
         self._write(WEIGHTS, TrialFolder.of(trial_id, self._attempt), write)
 
     def write_items(self, trial_id: str, write: Callable[[Path], None]) -> None:
-        """Write the scores of single items of a trial without weights, which stay."""
+        """Write the scores of single items of a trial that saves no weights."""
         self._write(ITEMS, TrialFolder.of(trial_id, self._attempt), write)
 
     def checkpoint(self, trial_id: str) -> AbstractContextManager[Path]:
-        """The local folder of the trial's weights, downloaded for the block if necessary."""
+        """Context manager: the local folder of the trial's weights, downloaded if necessary."""
         label = self._before or self._attempt
         return TrialFolders(self._files, WEIGHTS).local(TrialFolder.of(trial_id, label))
 
     def write_state(self, trial_id: str, write: Callable[[Path], None]) -> None:
-        """Write a state from which a running trial can resume, and delete its older ones.
+        """Write a state from which the trial can resume, and delete its older states.
 
         Args:
             trial_id: The trial.
@@ -243,7 +243,7 @@ class TrialFiles:
 
     @contextmanager
     def state(self, trial_id: str) -> Iterator[Path | None]:
-        """The local folder of the trial's newest state, downloaded for the block if necessary.
+        """Context manager: the folder of the trial's newest state, downloaded if necessary.
 
         Yields:
             The folder; None without a state.
@@ -257,7 +257,7 @@ class TrialFiles:
             yield folder
 
     def _write(self, kind: str, folder: TrialFolder, write: Callable[[Path], None]) -> None:
-        # A node that does not mount the shared disk would write into a local folder.
+        # A node that does not mount the shared disk would write into a local folder of that name.
         if not self._files.exists(MANIFEST):
             rule = "the node that runs the trial must see the study"
             move = "Put the study on a disk that all nodes mount, or on an object store."

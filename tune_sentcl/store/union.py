@@ -1,7 +1,8 @@
-"""Several studies read as one.
+"""Read several studies as one.
 
-A trial that several studies have is that of the first study in which it finished, else that of
-the first study. Its id determines its weights, so studies that finished it must agree.
+If several studies have a trial, the rows are from the first study in which it finished, or, if it
+finished in none, from the first that has it. A trial's id determines its weights, so all studies
+that finished it must agree.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,8 +18,10 @@ from tune_sentcl.store.parts import rows_of_trials
 from tune_sentcl.store.study import Snapshot
 
 TOLERANCE = 0.005
-"""The largest difference (times 100) of scores that count as equal: half of the last printed
-digit. The same training on another machine has other rounding errors."""
+"""The largest difference (times 100) between scores that count as equal.
+
+It is half of the last printed digit, because other machines have other rounding errors.
+"""
 
 _OBJECTIVES = tuple(objective_columns(number) for number in range(1, MAX_OBJECTIVES + 1))
 _FINGERPRINTS = ("data_fingerprint", "checkpoint_fingerprint", "selection_fingerprint")
@@ -26,7 +29,7 @@ _VERSIONED = ["suite", "task", "split", "version"]
 
 
 def union(snapshots: dict[str, Snapshot]) -> Snapshot:
-    """Concatenate the snapshots of studies, by their names, with each trial once.
+    """Concatenate the snapshots of studies, given by name, with each trial once.
 
     Raises:
         StudyError: Two studies differ in a fact of a trial that both finished, in the kind of
@@ -62,7 +65,7 @@ def _check(snapshots: Mapping[str, Snapshot]) -> None:
 
 
 def _facts(snapshot: Snapshot) -> Iterator[tuple[str, str, Any]]:
-    """The facts about which studies must agree: the subject, its column and the value."""
+    """Yield the facts on which studies must agree: the subject, its column and the value."""
     named = (column for both in _OBJECTIVES for column in both)
     columns = ["trial_id", "status", "evaluation.data", "data.source", *_FINGERPRINTS, *named]
     for row in snapshot.trials(columns).to_pylist():
@@ -71,7 +74,7 @@ def _facts(snapshot: Snapshot) -> Iterator[tuple[str, str, Any]]:
             trial = f"trial {row['trial_id']}"
             yield from ((trial, column, row[column]) for column in _FINGERPRINTS)
             for name, value in _OBJECTIVES:
-                if row[name] and not objective_named(row[name]).is_cost:  # a time is never equal
+                if row[name] and not objective_named(row[name]).is_cost:  # times always differ
                     yield trial, row[name], row[value]
     scores = snapshot.scores(where=pc.field("version").is_valid() & pc.field("value").is_valid())
     for row in scores.group_by(_VERSIONED, use_threads=False).aggregate([]).to_pylist():

@@ -3,8 +3,8 @@
 The writer holds a lease: a numbered file that it creates only if it is missing, and rewrites every
 ten seconds. Another driver creates the next number when the lease was released, when its holder is
 dead on the same machine, or when the file has not changed for `_TERM_S` by the waiting driver's
-own clock. A writer may not know that it lost its lease, so it looks before each write, unless it
-has just renewed the lease.
+own clock. A writer may not notice that it lost its lease, so it checks before each write, unless
+it has just renewed the lease.
 """
 
 import json
@@ -40,13 +40,13 @@ class Holder:
     Attributes:
         host: The machine's name.
         pid: The process.
-        process: Identifies the process among those of all machines and times: the system's boot
-            id, the PID namespace, and the start time of the process. Empty where unknown.
-        token: Tells two leases of the same process apart.
+        process: Identifies the process on all machines, at all times: the system's boot id, the
+            PID namespace and the process's start time. Empty if unknown.
+        token: Distinguishes leases of the same process.
         path: The study's path or URL in that process.
-        beat: How often the lease was renewed.
-        released: Whether it was released.
-        expired: Whether it follows a lease that expired, whose driver has not been barred yet.
+        beat: How often the lease has been renewed.
+        released: Whether the lease was released.
+        expired: Whether it follows an expired lease whose driver is not barred yet.
     """
 
     host: str
@@ -60,7 +60,7 @@ class Holder:
 
     @classmethod
     def of_this_process(cls, path: str) -> Self:
-        """This process, with a new token."""
+        """A lease of this process, with a new token."""
         pid = os.getpid()
         return cls(socket.gethostname(), pid, _process(pid) or "", uuid.uuid4().hex, path)
 
@@ -75,11 +75,11 @@ class Holder:
         return holder if types_match else None
 
     def is_alive(self, path: str) -> bool | None:
-        """Whether its process runs and has this study; None where this process cannot see it."""
+        """Whether its process runs and has this study; None if this process cannot tell."""
         if not self.process or self.process.rpartition(" ")[0] != _machine():
             return None
         now = _process(self.pid)
-        if now is None and is_alive(self.pid):  # /proc hides other users' processes
+        if now is None and is_alive(self.pid):  # /proc may hide other users' processes
             return None
         if now != self.process:
             return False
@@ -90,7 +90,7 @@ class Holder:
 
 
 _HELD: set[str] = set()
-"""The tokens of this process's leases. On a full disk a released one cannot be marked as such."""
+"""The tokens of this process's leases; on a full disk a lease cannot be marked as released."""
 
 
 class WriterLock:
@@ -98,8 +98,8 @@ class WriterLock:
 
     Attributes:
         lease: The number of the lease, higher than all earlier ones.
-        was_expired: Whether an earlier driver did not release its lease and has not been barred
-            since, so that requests of it may still arrive.
+        was_expired: Whether an earlier driver neither released its lease nor was barred, so its
+            requests may still arrive.
     """
 
     def __init__(self, files: StudyFiles, say: Callable[[str], None] | None = None) -> None:
@@ -107,7 +107,7 @@ class WriterLock:
 
         Args:
             files: The study.
-            say: Called with a message before it waits for another driver's lease.
+            say: Called with a message before the constructor waits for another driver's lease.
 
         Raises:
             StudyError: Another driver has the study, or the storage cannot be written.
@@ -140,7 +140,7 @@ class WriterLock:
         self._stopped.set()
         _HELD.discard(self._holder.token)
         self._thread.join()
-        with self._mutex, suppress(StudyError):  # after a failed write the lease expires
+        with self._mutex, suppress(StudyError):  # if the write fails, the lease expires instead
             if self._successor is None and _numbers(self._files)[-1:] == [self.lease]:
                 self._write(replace(self._holder, released=True, expired=self.was_expired))
 
@@ -155,7 +155,7 @@ class WriterLock:
                 break
         self._valid_until = began + self._term / 2
         try:
-            # A slow process may have created a number that others took and left long ago.
+            # A slow process may create a number that other drivers have used and left long ago.
             numbers = _numbers(self._files)
             if numbers[-1:] != [last + 1]:
                 raise _held_error(self._files.where, "a faster process")
@@ -168,7 +168,7 @@ class WriterLock:
         return last + 1
 
     def _wait_until_free(self, number: int) -> None:
-        """Return as soon as a lease is free; raise if its holder renews it."""
+        """Return when a lease becomes free; raise StudyError if its holder renews it."""
         first: bytes | None = None
         end = 0.0
         while (data := self._files.read_bytes(_name(number))) is not None:
@@ -180,7 +180,7 @@ class WriterLock:
             if holder_alive or first not in (None, data):
                 raise _held_error(self._files.where, str(holder or _UNKNOWN))
             if first is None:
-                first, end = data, _now() + self._term  # after the read, which may have been slow
+                first, end = data, _now() + self._term  # after the read, which may be slow
                 if self._say:
                     who = holder or _UNKNOWN
                     self._say(
@@ -194,7 +194,7 @@ class WriterLock:
 
     def _renew_in_background(self) -> None:
         while not self._stopped.wait(self._term / 3):
-            with suppress(Exception):  # `check` tries again, and raises
+            with suppress(Exception):  # `check` tries again, and raises the error
                 self._renew()
 
     def _renew(self) -> None:
@@ -213,7 +213,7 @@ class WriterLock:
 
 
 def refuse_held(files: StudyFiles) -> None:
-    """Raise StudyError if a process of this machine has the study; does not wait for others."""
+    """Raise StudyError if a process of this machine has the study; ignore other machines."""
     data = files.read_bytes(_name(max(_numbers(files), default=0)))
     holder = Holder.parse(data) if data else None
     if holder and not holder.released and _has_study(holder, files):
@@ -223,7 +223,7 @@ def refuse_held(files: StudyFiles) -> None:
 def _has_study(holder: Holder, files: StudyFiles) -> bool | None:
     alive = holder.is_alive(files.where)
     if holder.pid == os.getpid() and holder.token not in _HELD:
-        return alive and False  # released, and the disk was full
+        return alive and False  # released, but the full disk did not record it
     return alive
 
 
@@ -247,12 +247,12 @@ def _name(number: int) -> str:
 
 
 def _now() -> float:
-    """Seconds of a clock that also counts while the machine sleeps, if the system has one."""
+    """Seconds of a clock that also runs while the machine sleeps, if the system has one."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def _machine() -> str:
-    """The machine's boot id and this process's PID namespace; empty where they are hidden."""
+    """The machine's boot id and this process's PID namespace; empty if the system hides them."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -261,7 +261,7 @@ def _machine() -> str:
 
 
 def _process(pid: int) -> str | None:
-    """See `Holder.process`; None if the process is dead or hidden."""
+    """The value of `Holder.process`; None if the process is dead or hidden."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

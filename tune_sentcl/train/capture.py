@@ -1,4 +1,4 @@
-"""The capture of a CUDA graph, and what must not happen during one."""
+"""The capture of a CUDA graph, and protection from operations that a capture forbids."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -13,10 +13,11 @@ from tune_sentcl.model.device import PINNING, without_gc
 
 @contextmanager
 def undisturbed(device: torch.device) -> Iterator[None]:
-    """Keep off, inside this block, what a capture forbids or changes.
+    """Protect a capture from whatever would break or change it, inside this block.
 
-    A resumed training captures anew, and must draw the same noise. A collection may free another
-    graph, and another thread may pin memory, both of which a capture forbids.
+    A resumed training captures anew and must draw the same noise, so the random state is restored.
+    Garbage collection may free another graph, and another thread may pin memory; a capture forbids
+    both.
     """
     noise = torch.cuda.get_rng_state(device)
     with torch.enable_grad(), PINNING, without_gc():
@@ -28,26 +29,26 @@ def undisturbed(device: torch.device) -> Iterator[None]:
 
 
 def has_failed() -> bool:
-    """Whether a failed capture ends the present block: no CUDA call may hide its error then."""
+    """Whether a failed capture ends the current block; a CUDA call would hide its error."""
     return isinstance(sys.exception(), CaptureError)
 
 
 def captured(call: Callable[[], None], **mode: Any) -> torch.cuda.CUDAGraph:
-    """A graph of what a call launches; only its replays compute anything.
+    """Capture the CUDA work of a call as a graph; only replays of the graph compute.
 
     Args:
-        call: Reads and writes tensors at addresses that stay.
-        mode: The stream and the pool of memory, as for `torch.cuda.graph`.
+        call: Reads and writes tensors whose addresses do not change.
+        mode: The stream and the memory pool, as for `torch.cuda.graph`.
 
     Raises:
-        CaptureError: The call does what a capture forbids, or takes more memory than there is.
+        CaptureError: The call does something that a capture forbids, or memory does not suffice.
     """
     graph = torch.cuda.CUDAGraph()
     try:
         with torch.cuda.graph(graph, capture_error_mode="thread_local", **mode):
             call()
     except RuntimeError as error:
-        # Torch's generator stays in its capture, so this process is of no use any more.
+        # Torch's generator stays in the capture, so this process can no longer use the GPU.
         text = f"a CUDA graph could not be captured: {first_line(error)}"
         raise CaptureError(f"{text}. {CaptureError.variable}=0 trains without graphs") from error
     return graph

@@ -1,8 +1,8 @@
-"""CUDA graphs of a training step: one launch where a step would take a thousand.
+"""CUDA graphs of a training step: one launch in place of about a thousand.
 
 On an H200 the launches of a step with 64 pairs take ten times as long as its kernels. A graph has
-fixed shapes, so packed inputs are filled up to one of a few numbers of tokens, at most an eighth
-more. The padding is a dummy sequence that no other token attends to and no loss reads.
+fixed shapes, so packed inputs are padded to one of a few numbers of tokens, by at most an eighth.
+The padding is a dummy sequence that no other token attends to and no loss reads.
 """
 
 import os
@@ -33,16 +33,16 @@ from tune_sentcl.train import capture
 from tune_sentcl.train.optimizer import GraphedUpdate
 
 _GRAPHED_ON = "cuda"
-# Older ones count a capture's random numbers in 32 bits, and lose their allocator if one fails.
+# Older releases count a capture's random numbers in 32 bits, and break their allocator on failure.
 _FIRST_TORCH = "2.13"
-_STEPS = 8  # sizes an octave: an eighth more tokens at most
-_SHORTEST = 64  # tokens that a block of the attention kernel takes anyway
-_MOST_TOKENS = 8192  # a larger batch keeps a GPU busy, and memory is held twice
-_ROOM = 3  # times the states of a forward pass: those of the graph, of a backward pass, and slack
-_COPIES = 4  # of the weights: gradients here and in a backward pass, and the optimizer's moments
+_STEPS = 8  # sizes per octave, so padding adds at most an eighth
+_SHORTEST = 64  # tokens of one block of the attention kernel
+_MOST_TOKENS = 8192  # a larger batch keeps a GPU busy, and would hold its memory twice
+_ROOM = 3  # multiples of a forward pass's states: graph, backward pass, and slack
+_COPIES = 4  # times the weights: gradients, twice, and the optimizer's moments
 _MOST_GRAPHS = 32
 _ROUNDING: dict[Arithmetic, float] = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
-_SMALL = 1e-2  # of all gradients' norm; a smaller one may be a rounded 0, as of a key's bias
+_SMALL = 1e-2  # share of all gradients' norm; a smaller gradient may be a rounded 0 (a key's bias)
 
 
 NO_ROOM = "some batches were trained without CUDA graphs, because memory was short"
@@ -54,9 +54,9 @@ class Size:
     """The shape of a graph.
 
     Attributes:
-        tokens: Of all inputs.
-        inputs: Their number.
-        longest: No input has more tokens.
+        tokens: The number of tokens of all inputs, with padding.
+        inputs: The number of inputs, with padding.
+        longest: An upper limit of the tokens of an input.
     """
 
     tokens: int
@@ -65,17 +65,17 @@ class Size:
 
     @classmethod
     def of(cls, packing: Packing) -> "Size":
-        """The smallest size that holds some inputs and what fills them up."""
+        """The smallest size that holds some inputs and their padding."""
         tokens, longest = _rounded(len(packing.tokens.ids)), _SHORTEST
         while longest < packing.longest:
             longest *= 2
-        longest = min(longest, tokens)  # the kernel asks for no more
+        longest = min(longest, tokens)  # the kernel needs no more
         filling = -(-(tokens - len(packing.tokens.ids)) // longest)
         most = -(-tokens // (_STEPS * longest))
         return cls(tokens, _rounded(len(packing.tokens) + max(filling, most)), longest)
 
     def bounds(self, packing: Packing) -> np.ndarray:
-        """The bounds of the inputs and of what fills them up; further inputs are empty."""
+        """The bounds of the inputs and of the padding; further inputs are empty."""
         ends = packing.tokens.offsets
         filled = np.arange(ends[-1] + self.longest, self.tokens, self.longest)
         found = np.full(self.inputs + 1, self.tokens, dtype=np.int32)
@@ -91,11 +91,11 @@ class Size:
     def numbers(
         self, packing: Packing, transformer_input: TransformerInput, divisor: Divisor
     ) -> np.ndarray:
-        """All that a graph reads of a batch, so that one copy sends it.
+        """All numbers of a batch that a graph reads, in one array, so that one copy sends them.
 
         Returns:
             The parts: tokens with positions and segments, bounds, ranges and counts for
-            `pool_packed`, and the place of each input among the packed ones.
+            `pool_packed`, and the position of each input among the packed inputs.
         """
         given = packing.numbers(padding_position(transformer_input.transformer))
         tokens = np.zeros((len(given), self.tokens), dtype=np.int64)
@@ -118,28 +118,28 @@ def _rounded(number: int) -> int:
 class GraphedTransformer:
     """Runs an encoder's transformer and pooling from CUDA graphs, one for each size of a batch.
 
-    The graphs share their memory: from a forward pass to its backward pass only one may be in
-    use. A further forward pass in between is launched as usual. A new graph must compute what
-    launches do, and the one before it must do so still.
+    The graphs share their memory, so only one may be in use from a forward pass to its backward
+    pass. Another forward pass in between runs without a graph. A new graph must compute what the
+    transformer computes without a graph, and the previous graph must still do so, too.
 
     Attributes:
-        update: Updates the weights from graphs, too.
-        notes: Why passes are launched that graphs could run.
+        update: Updates the weights from CUDA graphs, too.
+        notes: The reasons why passes ran without a graph.
     """
 
     def __init__(self, encoder: Encoder) -> None:
         named = encoder.transformer.named_parameters()
         self._weights = {name: weight for name, weight in named if weight.requires_grad}
-        # The input for which autograd runs a backward pass. A weight will not do: its node of
-        # autograd remembers a stream, and a capture must not meet a node of another stream.
+        # The input for which autograd runs a backward pass. A weight cannot serve: its autograd
+        # node remembers a stream, and a capture must not meet a node of another stream.
         self._anchor = torch.zeros((), device=encoder.device, requires_grad=True)
         self._encoder = encoder
         self._size = sum(w.numel() * w.element_size() for w in self._weights.values())
-        self._stream: Any = torch.cuda.Stream(encoder.device)  # torch shares memory within one
+        self._stream: Any = torch.cuda.Stream(encoder.device)  # torch reuses memory in a stream
         self._graphs: dict[Size, _Graph | None] = {}
         self._latest: _Graph | None = None
         self._gradients: dict[str, Tensor] = {}
-        self._states = 0  # bytes of the largest graph's, which serve all
+        self._states = 0  # bytes of the largest graph's states, which all graphs share
         self._pool = torch.cuda.graph_pool_handle()
         self._in_use: weakref.ref[_Use] | None = None
         self.update = GraphedUpdate(encoder.device)
@@ -148,7 +148,7 @@ class GraphedTransformer:
     def __call__(
         self, transformer_input: TransformerInput, tokens: Tokens, divisor: Divisor
     ) -> Embeddings | None:
-        """As `Runner`."""
+        """See `Runner`."""
         busy = self._in_use is not None and self._in_use() is not None
         if busy or not torch.is_grad_enabled() or not self._weights:
             return None
@@ -185,7 +185,7 @@ class GraphedTransformer:
                 self._gradients.setdefault(name, torch.zeros_like(self._weights[name]))
             graph.capture(self._weights, self._gradients, self._pool)
             is_right = self._is_right(graph)
-            # The new graph's replay may have overwritten what the one before reads.
+            # The new graph's replay may have overwritten memory that the previous graph reads.
             if self._latest is not None and not self._is_right(self._latest):
                 self._graphs[self._latest.size] = None
                 self._latest = None
@@ -205,7 +205,7 @@ class GraphedTransformer:
             self.notes.append(reason)
 
     def release(self) -> None:
-        """Free the graphs and their memory, which is short unless the training ends."""
+        """Free the graphs and their memory; called during a training if memory is short."""
         self._note(NO_ROOM)
         self._graphs.clear()
         self._gradients.clear()
@@ -216,14 +216,14 @@ class GraphedTransformer:
 
 @contextmanager
 def graphed(method: AnyMethod) -> Iterator[list[str]]:
-    """Train from CUDA graphs inside this block, where method, encoder and device allow it.
+    """Train from CUDA graphs inside this block, if method, encoder and device allow it.
 
-    Graphs are not used with `method.chunk`, because it computes the passes twice and in another
-    order, nor with deterministic algorithms, because the free memory decides what is captured and
-    this changes the noise of dropout, nor with TUNE_SENTCL_GRAPHS=0.
+    Graphs are not used with TUNE_SENTCL_GRAPHS=0; with `method.chunk`, which computes the passes
+    twice and in another order; and with deterministic algorithms, because the free memory decides
+    which passes are captured, and that changes the noise of dropout.
 
     Yields:
-        Why passes are launched that graphs could run; it may grow.
+        The reasons why passes ran without a graph; the list may grow.
     """
     encoder, allowed = method.encoder, os.environ.get(CaptureError.variable)
     if (
@@ -251,30 +251,30 @@ def graphed(method: AnyMethod) -> Iterator[list[str]]:
 
 
 def _host_reads(config: Any) -> bool:
-    """Whether the host reads positions in a pass; these rotations follow the longest input."""
+    """Whether the host reads positions in a pass: rotations follow the longest input."""
     rotations = str(getattr(config, "rope_parameters", None))
     return "dynamic" in rotations or "longrope" in rotations
 
 
 def _fixed_like(embeddings: Tensor) -> Tensor:
-    """A gradient without zeros, of which no two rows or columns are equal."""
+    """A fixed gradient without zeros, in which no two rows or columns are equal."""
     numbers = torch.arange(embeddings.numel(), device=embeddings.device)
     return numbers.cos().view_as(embeddings).to(embeddings.dtype)
 
 
 def _are_close(found: list[Tensor], expected: list[Tensor], rounding: float) -> bool:
-    """Whether each tensor differs by rounding only; NaN does not."""
+    """Whether each tensor equals the expected one up to rounding; NaN never does."""
     sizes = torch.stack(torch._foreach_norm(expected))
     errors = torch.stack(torch._foreach_norm(torch._foreach_sub(found, expected)))
     return bool((errors <= rounding * (sizes + _SMALL * sizes.norm())).all())
 
 
 class _Use:
-    """Lives from a forward pass to the end of its backward pass, or of its autograd graph."""
+    """Exists from a forward pass until its backward pass, or its autograd graph, has ended."""
 
 
 class _Graph:
-    """The forward and the backward pass of one size."""
+    """The graphs of the forward and the backward pass for one size."""
 
     def __init__(
         self,
@@ -287,19 +287,19 @@ class _Graph:
         self.transformer_input, self.size, self.stream = transformer_input, size, stream
         self.numbers = torch.zeros(len(numbers), dtype=torch.int64, device=stream.device)
         self.fill(numbers)
-        # Other tensors with the weights' memory, whose nodes of autograd are of this stream.
+        # These tensors share the weights' memory, but their autograd nodes belong to this stream.
         self.leaves = {name: w.detach().requires_grad_() for name, w in weights.items()}
-        self._launched()  # in which libraries allocate their workspaces
+        self._launched()  # a first run, in which libraries allocate workspaces
         self.embeddings, gradients = self._launched()
         self.used, self.upstream = [*gradients], torch.empty_like(self.embeddings)
         self._computed: list[Tensor] = []
 
     def fill(self, numbers: np.ndarray) -> None:
-        """Copy a batch to where the graph reads it."""
+        """Copy a batch's numbers to the memory that the graph reads."""
         self.numbers.copy_(pinned(numbers, self.stream.device), non_blocking=True)
 
     def _launched(self) -> tuple[Tensor, dict[str, Tensor]]:
-        """The embeddings and the gradients of the weights that are used, from launches."""
+        """The embeddings and the gradients of the used weights, computed without a graph."""
         device = self.stream.device
         self.stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(self.stream):
@@ -313,7 +313,7 @@ class _Graph:
         return computed.detach().clone(), {n: one for n, one in named if one is not None}
 
     def computes_as_launched(self, rounding: float) -> bool:
-        """Whether replays give what launches do, of the present batch and with the same noise."""
+        """Whether a replay computes the same as without a graph, for this batch and noise."""
         device, totals = self.stream.device, [total for _, total in self.weights]
         in_use = [(total, total.clone()) for weight, total in self.weights if weight.grad is total]
         noise = torch.cuda.get_rng_state(device)
@@ -331,7 +331,7 @@ class _Graph:
     def capture(
         self, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor], pool: Any
     ) -> None:
-        """Capture both passes; the backward pass writes to `gradients`, by a weight's name."""
+        """Capture both passes; the backward pass writes into `gradients`, by the weight's name."""
         self.weights = [(weights[name], gradients[name]) for name in self.used]
         self.forward = capture.captured(self._forward, pool=pool, stream=self.stream)
         self.backward = capture.captured(self._backward, pool=pool, stream=self.stream)
@@ -341,7 +341,7 @@ class _Graph:
         self.embeddings.copy_(self._computed[0].detach())
 
     def _backward(self) -> None:
-        computed = self._computed.pop()  # whose memory is the next graph's, too
+        computed = self._computed.pop()  # popped, because the next graph uses its memory
         used = [self.leaves[name] for name in self.used]
         found = torch.autograd.grad(computed, used, self.upstream)
         torch._foreach_copy_([total for _, total in self.weights], list(found))
@@ -355,7 +355,7 @@ class _Graph:
         reader = replace(self.transformer_input, transformer=call)
         rows, bounds, ranges, counts, places = self.numbers.split(self.size.parts)
         given, layout = named_inputs(rows.view(3, -1)), Bounds(bounds.int(), self.size.longest)
-        # A cache of casts would outlive the passes that it was made in.
+        # A cache of casts would outlive the pass.
         enabled = torch.is_autocast_enabled("cuda")
         with (
             torch.enable_grad(),
@@ -369,7 +369,8 @@ class _Graph:
 class _Replay(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, _: Tensor, graph: _Graph, use: _Use, inputs: int) -> Tensor:
-        # A loss may outlive the step. It must not keep a graph, nor so the memory of all graphs.
+        # A loss may outlive the step, but must keep neither the graph nor the memory of all
+        # graphs.
         ctx.graph, ctx.use = weakref.ref(graph), use
         graph.forward.replay()
         return graph.embeddings[:inputs].clone()
@@ -380,7 +381,7 @@ class _Replay(torch.autograd.Function):
         graph: _Graph = ctx.graph()
         graph.upstream.zero_()
         graph.upstream[: len(upstream)] = upstream
-        # A replay overwrites what an earlier pass of this step has left.
+        # A replay overwrites the gradients of an earlier pass of this step.
         earlier = [
             (total, total.clone() if weight.grad is total else weight.grad)
             for weight, total in graph.weights

@@ -28,23 +28,23 @@ from tune_sentcl.train.precision import arithmetic, computing_in
 from tune_sentcl.train.state import TrainingRun, TrainingState
 
 _CURVE_POINTS = 200
-_AHEAD = 4  # batches: enough that no step waits when the host is late for one
+_AHEAD = 4  # batches, so that a step rarely waits if the host is slow for one
 
 
 @dataclass(frozen=True)
 class Step:
-    """One update that has been made.
+    """One update of the weights.
 
     Attributes:
-        number: Updates made so far, from 1.
+        number: Updates so far, from 1.
         total: Updates of the whole trial.
-        epoch: Passes over the rows so far, with fraction.
+        epoch: Passes over the rows so far, including a fraction.
         samples: Rows seen so far.
-        losses: `loss`, its terms and the method's rates if this step is a point of the curves;
+        losses: `loss`, its terms and the method's rates, if this step is a point of the curves;
             else empty.
-        arithmetic: What its matrix products were computed in.
-        notes: Why passes were launched that CUDA graphs could have run.
-        state: Returns the training's state; call it before the next step is requested.
+        arithmetic: The arithmetic of the step's matrix products.
+        notes: The reasons why passes ran without a CUDA graph.
+        state: Returns the training's state; call it before requesting the next step.
     """
 
     number: int
@@ -64,24 +64,24 @@ def train(
     resumed: TrainingState | None = None,
     prefetch: int = _AHEAD,
 ) -> Generator[Step, None, None]:
-    """Train in place; yields after each update, so that the caller may evaluate or stop there.
+    """Train in place; yields after each update, when the caller may evaluate or stop.
 
     Dropout draws from torch's global generator, which the caller seeds. All other random numbers
     come from the trial's named streams.
 
     Args:
-        method: Its encoder and its heads are trained on their present device.
+        method: The method whose encoder and heads are trained, on their current device.
         corpus: The rows.
         config: The trial.
-        resumed: The state of an equal training at a step; training resumes from it.
-        prefetch: How many batches a thread may draw ahead, which changes no number; 0 draws each
-            in its step.
+        resumed: The state after a step of the same training, from which it resumes.
+        prefetch: How many batches a thread may draw in advance, which does not change results; 0:
+            none.
 
     Raises:
         OutOfMemoryError: A batch, or the optimizer's moments, do not fit the device.
         NonFiniteError: The loss is not a finite number.
-        DataError: The rows do not give batches that the method can learn from.
-        KeyError, RuntimeError, ValueError: `resumed` is of another training.
+        DataError: The method cannot learn from batches of these rows.
+        KeyError, RuntimeError, ValueError: `resumed` is from another training.
     """
     method.fit(corpus)
     total = count_steps(corpus, config)
@@ -100,7 +100,8 @@ def train(
         closing(draw_ahead(method, upcoming, run.draws, prefetch)) as drawing,
         graphed(method) as notes,
     ):
-        # `zero_grad` would search the modules for them: half a millisecond a step with BERT.
+        # `zero_grad` would search the modules for weights, which takes half a millisecond a step
+        # with BERT.
         weights = [*method.encoder.parameters(), *method.heads.parameters()]
         for drawn in drawing:
             number, samples = number + 1, samples + len(drawn.batch)
@@ -108,7 +109,7 @@ def train(
                 loss = _new_gradient(method, weights, drawn)
             _update(run, weights, config.optimizer.max_grad_norm)
             method.after_step()
-            # Reading a loss waits for the device, so only shown steps read theirs.
+            # Reading a loss waits for the device, so it is read only at steps that are shown.
             losses = _finite_losses(loss, number) if is_shown(number, total) else {}
             state = partial(run.state, number, samples, drawn.after)
             epoch = samples / rows_of_epoch
@@ -122,8 +123,8 @@ class Drawn:
     Attributes:
         batch: Its rows.
         drawn: The result of `Method.draw`.
-        after: The state of the drawing generator afterwards, with which a training resumed after
-            this batch begins.
+        after: The drawing generator's state after this batch, from which a resumed training
+            continues.
     """
 
     batch: Batch
@@ -134,11 +135,11 @@ class Drawn:
 def draw_ahead(
     method: AnyMethod, batches: Iterator[Batch], draws: np.random.Generator, most: int
 ) -> Generator[Drawn, None, None]:
-    """Draw batches in their order, up to `most` of them in a thread ahead of their steps.
+    """Draw batches in order, up to `most` of them in a thread, in advance of their steps.
 
-    One thread draws in order, so the generator gives the same numbers as without a thread. An
-    error is raised where its batch is requested. A batch that was drawn and never used has no
-    effect, because training resumes from the generator state of a used batch (`Drawn`).
+    One thread draws all, so the generator gives the same numbers as without a thread. An error is
+    raised when its batch is requested. A batch that was drawn but not used has no effect, because
+    a training resumes from the generator's state after the last used batch (`Drawn`).
     """
 
     def draw(batch: Batch) -> Drawn:
@@ -150,8 +151,8 @@ def draw_ahead(
         return
     pool = ThreadPoolExecutor(1, "ahead")
     try:
-        # The calling thread draws the first batch, because that may tokenize the corpus or wait
-        # for another process to do so, and an interrupt must be able to end it.
+        # The calling thread draws the first batch, because that may tokenize the corpus, or wait
+        # until another process has done so, and an interrupt must be able to end it.
         first = [draw(batch) for batch in islice(batches, 1)]
         waiting = deque(pool.submit(draw, batch) for batch in islice(batches, most))
         yield from first
@@ -164,14 +165,14 @@ def draw_ahead(
 
 
 def gradient(method: AnyMethod, drawn: Drawn) -> StepLoss:
-    """Add a batch's gradient to that of the weights; returns its loss."""
+    """Add a batch's gradient to the weights' gradients; return the loss."""
     loss = method.loss_of(drawn.drawn)
     loss.total.backward()
     return loss
 
 
 def _new_gradient(method: AnyMethod, weights: list[torch.nn.Parameter], drawn: Drawn) -> StepLoss:
-    """Replace the weights' gradients by those of a batch, without graphs if memory runs out.
+    """Replace the weights' gradients by those of a batch; if memory runs out, try without graphs.
 
     Raises:
         OutOfMemoryError: The batch does not fit the device.
@@ -184,7 +185,7 @@ def _new_gradient(method: AnyMethod, weights: list[torch.nn.Parameter], drawn: D
         if not is_out_of_memory(error):
             raise
         reason = first_line(error)
-    # After the handler, because the traceback keeps the step's frames and graph alive.
+    # After the handler, because the exception's traceback holds the step's frames and graph.
     if isinstance(method.encoder, Encoder) and method.encoder.drop_runner():
         return _new_gradient(method, weights, drawn)
     move = "Lower optimizer.batch_size, encoder.train_length or encoder.max_length."
@@ -200,7 +201,7 @@ def _new_gradient(method: AnyMethod, weights: list[torch.nn.Parameter], drawn: D
 def _begin(
     method: AnyMethod, config: TrialConfig, total: int, resumed: TrainingState | None
 ) -> TrainingRun:
-    """Make the optimizer, the schedule and the random streams; restore `resumed` into them."""
+    """Make the optimizer, the schedule and the random streams, and restore `resumed` into them."""
     parameters = [*method.encoder.parameters(), *method.heads.parameters()]
     optimizer, schedule = build_optimizer(parameters, config.optimizer, total)
     draws = stream(config.seed, "candidates")
@@ -216,7 +217,8 @@ def _update(run: TrainingRun, parameters: list[torch.nn.Parameter], most: float 
     """Update the weights by their gradients, clipped to a norm of `most`.
 
     Raises:
-        OutOfMemoryError: The update, which makes the optimizer's moments at first, does not fit.
+        OutOfMemoryError: The first update creates the optimizer's moments, which do not fit the
+            device.
     """
     try:
         runner = getattr(run.encoder, "runner", None)
@@ -244,7 +246,7 @@ def count_steps(corpus: Corpus, config: TrialConfig) -> int:
     """How many updates a trial makes.
 
     Raises:
-        DataError: The rows do not give batches that the method can learn from.
+        DataError: The method cannot learn from batches of these rows.
     """
     if config.data.order not in COUNTED:
         return check_batches(corpus, config) * config.optimizer.epochs
@@ -252,7 +254,7 @@ def count_steps(corpus: Corpus, config: TrialConfig) -> int:
 
 
 def check_batches(corpus: Corpus, config: TrialConfig, epoch: int = 0) -> int:
-    """Check that the method can learn from every batch of an epoch, numbered from 0.
+    """Check that the method can learn from every batch of an epoch (numbered from 0).
 
     Returns:
         The number of batches; 0 if the method takes no steps.
@@ -290,7 +292,7 @@ def _epoch_batches(corpus: Corpus, config: TrialConfig) -> Iterator[RowNumbers]:
 
 
 def rows_left_out(corpus: Corpus, config: TrialConfig) -> int:
-    """How many rows are in no batch of the first epoch."""
+    """How many rows belong to no batch of the first epoch."""
     data = config.data
     if not config.method.trains_on_rows or not (data.drop_last or data.mix == "in_turn"):
         return 0
@@ -317,5 +319,5 @@ def _finite_losses(loss: StepLoss, number: int) -> dict[str, float]:
 
 
 def is_shown(number: int, total: int) -> bool:
-    """Whether a step is a point of the curves, which have a bounded number of points."""
+    """Whether a step is a point of the curves, which have about 200 points each."""
     return number % max(1, total // _CURVE_POINTS) == 0 or number in (1, total)

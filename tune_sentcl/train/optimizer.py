@@ -23,9 +23,9 @@ class RawEpsilonAdamW(torch.optim.AdamW):
     r"""AdamW with epsilon added before the bias correction of the second moment.
 
     torch divides by $\sqrt{v / (1 - \beta_2^t)} + \epsilon$. transformers' own AdamW divided by
-    $(\sqrt{v} + \epsilon) / \sqrt{1 - \beta_2^t}$. This equals torch's with an epsilon that is 32
-    times as large at the first step and falls over some thousand steps. Weight decay is torch's,
-    before the step; SCL has none. The arguments are torch's.
+    $(\sqrt{v} + \epsilon) / \sqrt{1 - \beta_2^t}$. At the first step, this equals torch's formula
+    with an epsilon 32 times as large; over some thousand steps the factor falls to 1. Weight decay
+    is applied before the step, as in torch; SCL uses none. The arguments are torch's.
 
     References:
         huggingface/transformers 3.0.2, optimization.py.
@@ -33,7 +33,7 @@ class RawEpsilonAdamW(torch.optim.AdamW):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for group in self.param_groups:  # stored in the groups, so that a saved state has them
+        for group in self.param_groups:  # in the groups, so that a saved state includes them
             group |= {"steps_taken": 0, "added_eps": group["eps"]}
 
     def step(self, closure: Any = None) -> Any:
@@ -68,10 +68,10 @@ class Lars(Optimizer):
         """Make the optimizer.
 
         Args:
-            params: As for every torch optimizer.
+            params: Parameters or parameter groups, as for any torch optimizer.
             lr: The rate gamma.
             momentum: The momentum mu, in [0, 1).
-            weight_decay: The decay beta, part of the gradient.
+            weight_decay: The decay beta, added to the gradient.
             trust: The trust coefficient eta.
         """
         defaults = {
@@ -115,24 +115,24 @@ def update(optimizer: Optimizer, weights: list[nn.Parameter], most: float | None
 class GraphedUpdate:
     """`update` from CUDA graphs, one for each set of weights that have a gradient.
 
-    The first update of a set is launched as usual, because it makes the moments. So is every
-    update of RawEpsilonAdamW and Lars: they compute an epsilon or a rate on the host. The
-    optimizer and its state stay as they are without graphs.
+    The first update of a set runs without a graph, because it creates the moments. So does every
+    update of RawEpsilonAdamW and Lars, which compute an epsilon or a rate on the host. The
+    optimizer and its state are the same as without graphs.
     """
 
     def __init__(self, device: torch.device) -> None:
         """Make no graph yet."""
         self._rate = torch.zeros((), device=device)
         self._graphs: dict[tuple[bool, ...], torch.cuda.CUDAGraph | None] = {}
-        self._gradients: dict[Tensor, Tensor] = {}  # where the graphs read those of the weights
+        self._gradients: dict[Tensor, Tensor] = {}  # where graphs read gradients
 
     def __call__(
         self, optimizer: Optimizer, weights: list[nn.Parameter], most: float | None
     ) -> None:
-        """As `update`.
+        """See `update`.
 
         Raises:
-            CaptureError: The capture has failed; this process cannot use its GPU any more.
+            CaptureError: The capture failed; this process can no longer use its GPU.
         """
         key = tuple(weight.grad is not None for weight in weights)
         if type(optimizer) not in (torch.optim.AdamW, torch.optim.SGD) or key not in self._graphs:
@@ -145,11 +145,11 @@ class GraphedUpdate:
             with capture.undisturbed(self._rate.device):
                 graph = capture.captured(lambda: self._update(optimizer, weights, most))
             self._graphs[key] = graph
-        self._rate.fill_(optimizer.param_groups[0]["lr"])  # which is that of all groups
+        self._rate.fill_(optimizer.param_groups[0]["lr"])  # all groups have the same rate
         graph.replay()
 
     def _place_gradients(self, weights: list[nn.Parameter]) -> None:
-        """Copy to its place each gradient that lies elsewhere, such as those of heads."""
+        """Copy gradients into the graphs' memory if they are elsewhere, such as those of heads."""
         given = [(weight, weight.grad) for weight in weights if weight.grad is not None]
         moved = [(w, g) for w, g in given if g is not self._gradients.setdefault(w, g)]
         if moved:
@@ -161,7 +161,7 @@ class GraphedUpdate:
     def _update(
         self, optimizer: Optimizer, weights: list[nn.Parameter], most: float | None
     ) -> None:
-        """`update` with a rate that is a tensor, as a graph needs it."""
+        """`update` with the learning rate as a tensor, which a graph needs."""
         groups = optimizer.param_groups
         before = [dict(group) for group in groups]
         for group in groups:
@@ -174,16 +174,17 @@ class GraphedUpdate:
                 group |= values
 
 
-# A fused step is one pass over the weights instead of a dozen; torch has it on these devices only.
+# A fused step passes over the weights once instead of a dozen times; torch has it on these
+# devices.
 _FUSED_ON = ("cpu", "cuda")
 
 
 def learning_rate_factor(config: OptimizerBase, step: int, total: int) -> float:
     """The factor of the learning rate at a step, numbered from 0, of `total` steps.
 
-    The rate rises linearly over the warm-up, whose step 0 has rate 0 as in the schedulers of all
-    three papers. Then it stays (`constant`), or falls linearly or along half a cosine to 0 after
-    the last step.
+    The rate rises linearly over the warm-up. Step 0 has rate 0, as in the schedulers of all three
+    papers. Then the rate stays (`constant`), or falls to 0 after the last step, linearly or along
+    half a cosine.
     """
     warmup = warmup_steps(config, total)
     if step < warmup:
@@ -210,8 +211,8 @@ def build_optimizer(
 ) -> tuple[torch.optim.Optimizer, LambdaLR]:
     """Make the optimizer of all parameters that require a gradient, and its schedule.
 
-    Call `step` of both once a training step. Weight decay leaves out biases and norms, which are
-    the parameters of one dimension.
+    Call `step` of both once per training step. Parameters of one dimension (biases and norms) get
+    no weight decay.
     """
     weights = [weight for weight in parameters if weight.requires_grad]
     groups: list[dict[str, Any]] = [
@@ -252,7 +253,7 @@ def _optimizer(
 
 
 def _make_velocities(sgd: Optimizer, *_: object) -> None:
-    """Make the velocities, because torch's fused kernel fails if it finds some, but not all."""
+    """Make all velocities, because torch's fused kernel fails if only some exist."""
     for group in sgd.param_groups:
         for weight in group["params"]:
             if weight.grad is not None and "momentum_buffer" not in sgd.state[weight]:

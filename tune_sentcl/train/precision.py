@@ -1,4 +1,4 @@
-"""The arithmetic of a training."""
+"""The choice of a training's arithmetic."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,22 +14,22 @@ from tune_sentcl.model.encoder import Encoder
 
 
 def arithmetic(precision: Precision, method: AnyMethod, *, resumed: bool) -> Arithmetic:
-    """The arithmetic of a training; with a frozen encoder fp32.
+    """Choose the arithmetic of a training; fp32 with a frozen encoder.
 
-    `auto` is bf16 on a GPU that computes it, and fp32 elsewhere, so that neither a clock nor the
-    load of a machine chooses the arithmetic of a trial. tf32 is fp32 on devices without it.
+    `auto` is bf16 on a GPU that supports it, else fp32; no timing decides, so neither a clock nor
+    a machine's load chooses a trial's arithmetic. tf32 becomes fp32 on devices without TF32.
 
     Args:
         precision: `optimizer.precision`.
-        method: Its encoder is on the training's device.
-        resumed: Whether the encoder has the arithmetic of the training's state, which stays.
+        method: The method; its encoder is on the training's device.
+        resumed: Whether the encoder already has the arithmetic of a resumed state, which stays.
 
     Raises:
         ConfigError: bf16 is asked for on a GPU without it.
     """
     encoder = method.encoder
     if not isinstance(encoder, Encoder):
-        return "fp32"  # of the small network, which is not worth a rounding
+        return "fp32"  # rounding would not save time in a small network
     device = encoder.device
     has = has_bf16(device)
     if precision == "bf16" and device.type == "cuda" and not has:
@@ -46,7 +46,7 @@ def arithmetic(precision: Precision, method: AnyMethod, *, resumed: bool) -> Ari
 
 @contextmanager
 def computing_in(method: AnyMethod, kind: Arithmetic) -> Iterator[None]:
-    """Forward and backward passes of a training in some arithmetic."""
+    """Run the forward and backward passes of a training in an arithmetic, inside this block."""
     if isinstance(method.encoder, Encoder):
         method.encoder.arithmetic = kind
     with tensor_cores(method.device, allowed=kind == "tf32"):

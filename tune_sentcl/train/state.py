@@ -21,8 +21,8 @@ class TrainingState:
         number: Updates made.
         samples: Rows seen.
         tensors: Trained weights, the optimizer's moments and torch's random states, by name.
-        plain: The rest: the optimizer's groups, the schedule, the drawing generator, and the
-            arithmetic of training.
+        plain: All other values: the optimizer's groups, the schedule, the drawing generator, and
+            the arithmetic of training.
     """
 
     number: int
@@ -37,9 +37,9 @@ class TrainingRun:
 
     Attributes:
         encoder: The encoder, which is kept after training.
-        heads: The layers that are dropped after training.
-        optimizer: Holds the moments, and the parameter groups with their rates.
-        schedule: Sets the rates.
+        heads: The layers that only training uses.
+        optimizer: The optimizer; it holds the moments, and the parameter groups with their rates.
+        schedule: The schedule, which sets the rates.
         draws: The generator for `Method.draw`; dropout draws from torch's global generators.
     """
 
@@ -52,18 +52,19 @@ class TrainingRun:
     def state(
         self, number: int, samples: int, after: Mapping[str, Any] | None = None
     ) -> TrainingState:
-        """A copy of the present state, on the CPU.
+        """A copy of the current state, on the CPU.
 
         Args:
             number: Updates made.
             samples: Rows seen.
-            after: The state of `draws` after the last used batch, because prefetch may have drawn
-                more; None: its present state.
+            after: The state of `draws` after the last used batch, because a thread may have drawn
+                more batches; None: the current state of `draws`.
         """
         tensors: dict[str, Tensor] = {"random.cpu": torch.get_rng_state()}
         for device in self._gpus():
             tensors["random.cuda"] = torch.cuda.get_rng_state(device)
-        # All of the heads: `Method.after_step` may change tensors there that need no gradient.
+        # The whole state of the heads, because `Method.after_step` may change tensors without
+        # gradient.
         heads = self.heads.state_dict()
         for part, tensors_of_part in (("encoder", trained_state(self.encoder)), ("heads", heads)):
             tensors |= {f"{part}.{name}": value for name, value in tensors_of_part.items()}
@@ -92,7 +93,7 @@ class TrainingRun:
         """Set all objects to a state.
 
         Raises:
-            KeyError, RuntimeError, ValueError: The state is of another training.
+            KeyError, RuntimeError, ValueError: The state is from another training.
         """
         restore_trained(self.encoder, tensors_of("encoder", state.tensors))
         self.heads.load_state_dict(tensors_of("heads", state.tensors))
@@ -106,10 +107,10 @@ class TrainingRun:
         self.schedule.load_state_dict(state.plain["schedule"])
         self.draws.bit_generator.state = state.plain["draws"]
         if isinstance(self.encoder, Encoder):
-            # `precision = auto` may give another result on another device.
+            # Otherwise `precision = auto` could choose another arithmetic on another device.
             self.encoder.arithmetic = state.plain["arithmetic"]
         torch.set_rng_state(state.tensors["random.cpu"])
-        if "random.cuda" in state.tensors:  # else the state is from a CPU: not exact to the bit
+        if "random.cuda" in state.tensors:  # a state from a CPU has other noise
             for device in self._gpus():
                 torch.cuda.set_rng_state(state.tensors["random.cuda"], device)
 
@@ -119,6 +120,6 @@ class TrainingRun:
 
 
 def tensors_of(part: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors named `PART.NAME`, by NAME."""
+    """The tensors of one part: of `PART.NAME`, the key becomes NAME."""
     start = f"{part}."
     return {n.removeprefix(start): value for n, value in tensors.items() if n.startswith(start)}

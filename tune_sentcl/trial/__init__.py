@@ -1,4 +1,4 @@
-"""One trial: from a frozen config to scores and one row of the study."""
+"""A trial: from a frozen config to scores and a row of the study."""
 
 from tune_sentcl.trial.accounting import Account
 from tune_sentcl.trial.inputs import InputLoader, TrialInputs

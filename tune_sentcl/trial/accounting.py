@@ -1,4 +1,4 @@
-"""The cost of a trial: its time and memory, and the machine and versions that it ran on."""
+"""The cost of a trial: its time and memory, and the machine and versions on which it ran."""
 
 import platform
 import socket
@@ -27,7 +27,7 @@ _SPENT = (
 
 
 class Account:
-    """The resources of a trial, and its cost since this object was made."""
+    """The resources of a trial, and its cost since this object was created."""
 
     def __init__(
         self,
@@ -41,10 +41,11 @@ class Account:
 
         Args:
             device: The device to compute on.
-            cpus: Threads of torch. A trial repeats to the bit with an equal number of threads.
+            cpus: Threads of torch. Only with the same number of threads does a trial repeat
+                exactly.
             gpus: Share of a GPU that is charged to the trial.
-            seconds: The time limit of the trial, from now on; None: no limit.
-            clock: Returns the present time in seconds.
+            seconds: The trial's time limit, counted from now; None: no limit.
+            clock: Returns the current time in seconds.
         """
         self._seconds, self._clock = seconds, clock
         self.device, self.cpus, self.gpus = device, cpus, gpus
@@ -62,23 +63,23 @@ class Account:
         if self._on_gpu:
             torch.cuda.reset_peak_memory_stats(device)
         else:
-            # Resets the peak on Linux; elsewhere the peak is the process's, not the trial's.
+            # Linux resets the peak; elsewhere it is the process's peak, not the trial's.
             with suppress(OSError):
                 _CLEAR_REFS.write_text("5")
 
     def resume(self, spent: Mapping[str, float]) -> None:
-        """Add the cost of a lost attempt up to its saved state."""
+        """Add the cost of an earlier attempt up to its saved state."""
         self._before = {name: spent.get(name, 0.0) for name in _SPENT}
 
     def begin_training(self) -> None:
-        """Count the time so far as start-up, because everything is loaded."""
+        """Count the time so far as start-up; call it when everything is loaded."""
         self._startup = self._busy()
 
     def count(self, steps: int) -> None:
         """Note the number of steps so far.
 
-        The first step of a process also imports modules, tokenizes and sets up kernels. Its time
-        beyond that of a later step counts as start-up.
+        The first step of a process also imports modules, tokenizes and sets up kernels. The time
+        by which it exceeds a later step counts as start-up.
         """
         if self._first_seen is None:
             self._first_seen = steps, steps - self.steps, self._busy()
@@ -89,12 +90,12 @@ class Account:
         self.steps = steps
 
     def _busy(self) -> float:
-        """Seconds so far in this attempt, without evaluation and saving."""
+        """Seconds of this attempt so far, without evaluation and saving."""
         spent = self.evaluation_seconds + self.saving_seconds
         return self._clock() - self._start - spent
 
     def spent(self) -> dict[str, float]:
-        """Seconds so far, including those of a lost attempt up to its state."""
+        """Seconds so far, including those of an earlier attempt up to its saved state."""
         wall = self._clock() - self._start
         now = {
             "wall_seconds": wall,
@@ -106,7 +107,7 @@ class Account:
         return {name: self._before[name] + value for name, value in now.items()}
 
     def check_time(self) -> None:
-        """Raise a TrialTimeoutError if the time limit has passed."""
+        """Raise TrialTimeoutError if the time limit has passed."""
         if self._seconds is not None and self._clock() - self._start > self._seconds:
             raise TrialTimeoutError(
                 f"the trial reached its time limit of {self._seconds:g} s at step {self.steps}"
@@ -145,7 +146,7 @@ class Account:
                     return int(line.split()[1]) * 1024
         try:
             import resource
-        except ImportError:  # on Windows
+        except ImportError:  # Windows has no `resource`
             return None
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if platform.system() == "Darwin" else peak * 1024

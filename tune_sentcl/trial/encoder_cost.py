@@ -23,25 +23,25 @@ from tune_sentcl.objective import COSTS
 from tune_sentcl.score import Data, Score
 
 _TEXTS, _REPEATS, _WARM_UPS = 64, 3, 2
-_LEAST = 300.0  # milliseconds: a fast encoder is timed often, because a machine has other work
-_BYTES = 4  # of a number in single precision
+_LEAST = 300.0  # milliseconds; fast encoders are timed repeatedly, because other work disturbs
+_BYTES = 4  # bytes of a number in single precision
 
 _Spent = tuple[float, float, float]
-"""Milliseconds of a text alone and in a batch, and megabytes of weights."""
+"""Milliseconds for a single text, milliseconds a text in a batch, and megabytes of weights."""
 _OF_UNCHANGED: dict[tuple[object, ...], _Spent] = {}
-"""By all that they depend on, the costs that this process has measured of unchanged encoders."""
+"""The costs that this process measured of unchanged encoders, by all that they depend on."""
 
 
 def cost_scores(
     encoder: Encoder | FrozenEncoder, sets: EvaluationSets, measures: Measures
 ) -> list[Score]:
-    """Measure the encoder as it is exported: its adapters are merged, and nothing is cached.
+    """Measure the cost of an encoder as exported: adapters are merged, and nothing is cached.
 
-    A text's time runs from the string to its embedding on the CPU, in evaluation's arithmetic. The
-    texts are 64 of the evaluation sets, the same ones for every trial, with the prefix of a text.
-    `milliseconds_1` is the median over the texts, `milliseconds_64` that over repeats of a batch.
-    Unchanged encoders that a process has timed once keep their times, so that noise does not rank
-    configurations that differ only in the compression of embeddings.
+    The time of a text runs from the string to its embedding on the CPU, in evaluation's
+    arithmetic. The texts are 64 of the evaluation sets, the same for every trial, with the prefix
+    of a text. `milliseconds_1` is the median over single texts, `milliseconds_64` the median over
+    repeats of a batch, divided by 64. A process times an unchanged encoder only once, so noise
+    does not rank configurations that differ only in the compression of embeddings.
 
     Returns:
         The scores, in the order of `COSTS` and in their units; word vectors have a reason instead.
@@ -57,7 +57,7 @@ def cost_scores(
 
 
 def _spent(encoder: Encoder | FrozenEncoder, device: str, texts: list[str]) -> _Spent | None:
-    """The cost without that of the embeddings; None for word vectors."""
+    """Times and weights, without the embeddings' size; None for word vectors."""
     key: tuple[object, ...] | None = None
     if isinstance(encoder, FrozenEncoder) and not len(encoder.tail):
         options = (encoder.pooling, encoder.max_length, encoder.prefixes)
@@ -84,12 +84,12 @@ def _spent(encoder: Encoder | FrozenEncoder, device: str, texts: list[str]) -> _
 def model_cost_scores(model: Any, texts: Sequence[str], data: Data) -> list[Score]:
     """Measure a model of sentence-transformers as `cost_scores` does.
 
-    A cross-encoder reads each text as both sides of a pair. A sparse embedding takes a number and
-    its place for each value that is not 0, and that of late interaction a vector for each token.
+    A cross-encoder reads each text as both sides of a pair. A sparse embedding stores a number and
+    its position for each value that is not 0; late interaction stores a vector for each token.
 
     Args:
         model: The model.
-        texts: The texts to choose 64 from; of none, words.
+        texts: The texts from which 64 are chosen; if there are none, words are used.
         data: The evaluation data.
     """
     if not hasattr(model, "encode"):
@@ -133,21 +133,21 @@ def _megabytes(model: torch.nn.Module) -> float:
 
 
 def _chosen(texts: Sequence[str]) -> list[str]:
-    """As many texts as are timed, from all over the given ones."""
+    """64 texts, evenly spaced among the given texts."""
     given = texts or toy_vocabulary()
     spread = np.linspace(0, len(given) - 1, _TEXTS).round().astype(int)
     return [given[place] for place in spread]
 
 
 def _times(encode: Callable[[list[str]], object], texts: Sequence[str]) -> tuple[float, float]:
-    """Milliseconds a text, of texts alone and in a batch."""
+    """Milliseconds a text, for single texts and in a batch."""
     chosen = _chosen(texts)
     alone = _median(encode, [[text] for text in chosen])
     return alone, _median(encode, [chosen]) / _TEXTS
 
 
 def _median(encode: Callable[[list[str]], object], batches: Sequence[list[str]]) -> float:
-    """The median time of a batch; each is encoded at least once, and all in turn."""
+    """The median time of a batch; each batch is encoded at least once, in turn."""
     for _ in range(_WARM_UPS):
         _milliseconds(encode, batches[0])
     found: list[float] = []

@@ -51,20 +51,20 @@ from tune_sentcl.store.mined import read_mined
 from tune_sentcl.trial.trainers import Rehearsal
 
 _MINED_CORPORA = 4
-"""The corpora with mined negatives that a process keeps; others are read from the study again."""
+"""The most corpora with mined negatives that a process keeps; others are read again."""
 
 
 @dataclass(frozen=True)
 class TrialInputs:
-    """Everything that a trial reads.
+    """All inputs of a trial.
 
     Attributes:
         corpus: The training rows.
         sets: The evaluation sets.
-        checkpoint: The starting weights.
+        checkpoint: The base model.
         fingerprints: Content hashes of the inputs.
-        resource: The method's further input, or None; its hash is part of the data's.
-        rehearsal: What is known of a trainer; None for other methods.
+        resource: The method's further input, or None; the data's fingerprint covers it.
+        rehearsal: The rehearsal of a trainer; None for other methods.
     """
 
     corpus: Corpus
@@ -75,7 +75,7 @@ class TrialInputs:
     rehearsal: Rehearsal | None = None
 
     def fingerprints_now(self) -> Fingerprints:
-        """The fingerprints, with that of the weights read anew, as files may have been replaced.
+        """The fingerprints, with a new hash of the weights, whose files may have been replaced.
 
         This process calls a trainer's function once for the hash of its rows.
 
@@ -91,7 +91,7 @@ class TrialInputs:
         return replace(self.fingerprints, checkpoint=fingerprint_now(self.checkpoint))
 
     def sentences(self) -> list[str]:
-        """Every distinct sentence that the trial may have to encode."""
+        """Every distinct sentence that the trial may encode."""
         return list(dict.fromkeys([*self.corpus.sentences(), *self.sets.sentences()]))
 
     def trial_id(self, config: TrialConfig) -> str:
@@ -106,9 +106,9 @@ class InputLoader:
     Attributes:
         root: The data root.
         stage_objective: The stage objective, which may also select weights.
-        objectives: The objectives of the search, whose cutoffs the sets then report; set them
-            before anything is read.
-        study: The study whose mined negatives are taken; None mines them.
+        objectives: The objectives of the search; their cut-offs are added to the sets. Set them
+            before the first load.
+        study: The study from which to read mined negatives; None: mine them.
         newly_mined: The negatives that `study` lacks, by the names of their files.
     """
 
@@ -125,7 +125,7 @@ class InputLoader:
         self._rehearsals: dict[str, Rehearsal] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Workers receive rows, sets and rehearsals; they resolve the names of checkpoints."""
+        """Pickle rows, sets and rehearsals for workers, which resolve names of checkpoints."""
         return {**self.__dict__, "study": None, "newly_mined": {}, "_checkpoints": {}}
 
     def load(self, config: TrialConfig) -> TrialInputs:
@@ -134,8 +134,8 @@ class InputLoader:
         Raises:
             DataError: A file is missing or damaged.
             CheckpointError: The encoder or its adapters' library is missing, the embeddings are
-                narrower than the method asks, all layers are frozen, or the method or an option
-                needs a transformer and a static encoder has none.
+                narrower than the method asks, all layers are frozen, or the encoder is static but
+                the method or an option needs a transformer.
         """
         if config.method.is_trainer:
             return self._load_trainer(config)
@@ -147,7 +147,7 @@ class InputLoader:
             require_widths(config.method, checkpoint.width)
         if not config.method.freezes_encoder:
             _require_trainable(config, checkpoint)
-        # Weights can only be selected if there are evaluation points.
+        # Weights are selected only at evaluation points.
         selects = config.evaluation.select == "best" and config.evaluation.every > 0
         selection = self._selection_fingerprint(sets) if selects else ""
         code = code_of(config.method.name)
@@ -170,19 +170,19 @@ class InputLoader:
         """The rehearsal of a trainer.
 
         Raises:
-            PluginError: Its plugin is not loaded, or the trainer breaks a rule.
+            PluginError: The trainer's plugin is not loaded, or the trainer breaks a rule.
         """
         if METHODS[name].implementation is None:
             rule, move = "the method's plugin must be given", f"Give --plugin {plugin_of(name)}."
             raise PluginError(Fault("method.name", value=name, rule=rule, move=move))
         if name not in self._rehearsals:
-            from tune_sentcl.trial.rehearsal import rehearse_apart  # loads accelerate
+            from tune_sentcl.trial.rehearsal import rehearse_apart  # imports accelerate
 
             self._rehearsals[name] = rehearse_apart(name)
         return self._rehearsals[name]
 
     def sets(self, config: TrialConfig) -> EvaluationSets:
-        """The evaluation sets of a config; a trainer's own scores are the last task.
+        """The evaluation sets of a config; for a trainer, its own scores are the last task.
 
         Raises:
             DataError: A file is missing or damaged.
@@ -201,7 +201,7 @@ class InputLoader:
         return replace(sets, own=(*sets.own, ForeignTask(name, *own)))
 
     def _sets_of(self, config: TrialConfig) -> EvaluationSets:
-        # When to measure does not change what is measured.
+        # Leave out when to measure, which does not change the sets.
         asked, data = config.evaluation, evaluation_data(config)
         wanted = EvaluationConfig(
             suites=asked.suites,
@@ -215,14 +215,14 @@ class InputLoader:
         return self._sets[data, wanted]
 
     def _corpus(self, kind: Rows, config: DataConfig) -> Corpus:
-        # The batching of rows does not change them.
+        # Batching does not change the rows.
         unbatched = {"order": "file", "drop_last": False, "mix": "proportional"}
         rows = config.model_copy(update=unbatched)
         if (kind, rows) not in self._corpora:
             found = load_rows(kind, rows, self.root)
             if kind == "triplets" and rows.mined:
                 found = self._with_mined(found, rows)
-                # A range over a knob of mining would fill the memory with a corpus a trial.
+                # A range over mining would otherwise fill the memory with a corpus per trial.
                 older = [key for key in self._corpora if key[1].mined]
                 for key in older[: 1 - _MINED_CORPORA]:
                     del self._corpora[key]
@@ -244,25 +244,25 @@ class InputLoader:
         return with_negatives(corpus, mined)
 
     def _resource(self, config: MethodConfig) -> Resource | None:
-        # Kept here, so that the driver sends to the workers what it has read. The key leaves out
-        # real-valued knobs: no resource depends on them, and sampled trials differ in them.
+        # Kept, because the driver sends resources to the workers. The key leaves out real-valued
+        # hyperparameters: no resource depends on them, and they differ between sampled trials.
         kind = tuple(str(v) for v in dict(config).values() if not isinstance(v, float))
         if kind not in self._resources:
             self._resources[kind] = method_class(config).resource(config, self.root)
         return self._resources[kind]
 
     def _selection_fingerprint(self, sets: EvaluationSets) -> str:
-        """A hash of the development set that selects weights, and of an own task's metric."""
+        """A hash of the dev set that selects weights; for a custom task, also of the metric."""
         chosen = self.stage_objective
         if not chosen.is_own:
             sts = self._sts_fingerprint(sets.data, sets.sts)
-            # Ids hash STS-B's fingerprint alone where STS-B selects.
+            # If STS-B selects, ids hash its fingerprint alone.
             return sts if chosen == DEFAULT else fingerprint_of([(sts, str(chosen))])
         versions = (task.version or "" for task in sets.own if chosen in objectives_of(task))
         return fingerprint_of([(next(versions, ""), chosen.metric)])
 
     def _sts_fingerprint(self, data: DataName, tasks: Sequence[StsTask]) -> str:
-        # Kept, because hashing every sentence takes longer than the rest of a load.
+        # Kept, because hashing all sentences takes longer than the rest of a load.
         if data not in self._sts_fingerprints:
             self._sts_fingerprints[data] = sts_fingerprint(tasks)
         return self._sts_fingerprints[data]
@@ -279,13 +279,13 @@ class InputLoader:
 
 
 def auto_values_of(checkpoint: Checkpoint) -> Values:
-    """The values that a checkpoint's files give to options set to `auto`."""
+    """The values that a checkpoint's files give for options set to `auto`."""
     pooling, length = used(checkpoint, "auto", "auto")
     return {"encoder.pooling": pooling, "encoder.max_length": length}
 
 
 def measures_of(config: TrialConfig, device: str = "cpu") -> Measures:
-    """How a trial is scored; always by cosine too, because early stopping needs these scores."""
+    """The measures of a trial; `cosine` is always included, because early stopping needs it."""
     asked, method = config.evaluation, config.method
     is_int8 = isinstance(method, NoneConfig) and method.quantization == "int8"
     return Measures(
@@ -296,7 +296,7 @@ def measures_of(config: TrialConfig, device: str = "cpu") -> Measures:
         own=asked.own,
         widths=method.dims if isinstance(method, EmbeddingLossConfig) else (),
         cost=asked.cost,
-        # As sentence-transformers' search of int8 embeddings ranks them.
+        # sentence-transformers' search of int8 embeddings ranks by dot product.
         similarity="dot" if is_int8 else "cosine",
     )
 
@@ -305,7 +305,7 @@ _OF_TRANSFORMERS = {
     "simcse": "contrasts a sentence under two dropout masks",
     "conisi": "reads two sentences as one input",
 }
-"""The reason why a static encoder cannot be trained, by method."""
+"""By method, the reason why it cannot train a static encoder."""
 
 
 def _require_trainable(config: TrialConfig, checkpoint: Checkpoint) -> None:

@@ -1,4 +1,4 @@
-"""The weights and states that a trial writes into its study."""
+"""The files that a trial writes into its study: weights and states."""
 
 import json
 import shutil
@@ -29,19 +29,19 @@ _VERSIONS = ("tune_sentcl", "torch", "transformers")
 
 
 def made_for(config: TrialConfig, stage_objective: Objective) -> str:
-    """All that a state depends on: the config, the stage objective, and versions."""
+    """Everything that a state depends on: the config, the stage objective, and versions."""
     versions = {name: library_versions()[name] for name in _VERSIONS}
     return json.dumps([config.model_dump_json(by_alias=True), str(stage_objective), versions])
 
 
 def config_of(study: Study, trial_id: str) -> TrialConfig | None:
-    """The config of a saved state, read without its tensors; None if it cannot be read."""
+    """The config of a saved state, read without tensors; None if it cannot be read."""
     rest = study.state_file(trial_id, _REST)
     try:
         config, *_ = json.loads(json.loads(rest or b"")["made_for"])
         return parse_dotted(dict(flatten(json.loads(config))), f"the state of {trial_id}")
     except (ValueError, KeyError, TypeError, AttributeError, ConfigError):
-        return None  # damaged, or of another version
+        return None  # damaged, or from another version
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class TrialState:
         points: Step, rows and score of each evaluation point so far.
         curves: The curves so far.
         best: The best development score and its weights, if the trial selects the best.
-        costs: Seconds spent, under the names of the trials table's columns.
-        paused: The score with which the trial ended a stage there; None elsewhere.
-        files: A folder that a trainer has written, kept beside the rest; None without one.
+        costs: Seconds spent, by column of the trials table.
+        paused: The score at the end of a stage, if the state is from there; else None.
+        files: A folder of a trainer's files, stored beside the rest; None for other methods.
     """
 
     made_for: str
@@ -81,7 +81,7 @@ class TrialState:
         tensors = {f"training.{name}": value for name, value in self.training.tensors.items()}
         if self.best is not None:
             tensors |= {f"best.{name}": value.cpu() for name, value in self.best[1].items()}
-        # The step stands in both files, so that a reader sees whether they belong together.
+        # Both files hold the step, so a reader sees whether they belong together.
         step = str(self.training.number)
         save_file(tensors, folder / _TENSORS, metadata={_STEP: step})
         rest = {
@@ -101,10 +101,10 @@ class TrialState:
 
     @classmethod
     def read(cls, folder: Path, keep: Path | None = None) -> Self:
-        """Read the files of `write`; those of a trainer are copied to `keep`, a new folder.
+        """Read the files that `write` made; copy those of a trainer to `keep`, a new folder.
 
         Raises:
-            StudyError: They are damaged.
+            StudyError: The files are damaged.
         """
         try:
             rest: dict[str, Any] = json.loads((folder / _REST).read_text(encoding="utf-8"))
@@ -142,7 +142,7 @@ class TrialState:
 
 @dataclass(frozen=True)
 class Output:
-    """Writes a trial's weights and states; a half-written one does not count.
+    """Writes a trial's weights and states; incomplete files do not count.
 
     Attributes:
         files: The study's trial files.
@@ -151,9 +151,9 @@ class Output:
         save_every: Seconds between two saved states of the running trial; None: save none.
         is_draining: Whether this machine is about to shut down; the trial then saves its state at
             its next step and ends.
-        until: The share of its training after which the trial pauses; 1: none.
-        pause_above: The least score at the end of a stage with which the trial may go on; None:
-            its state is not wanted.
+        until: The share of its training after which the trial pauses; 1: it does not pause.
+        pause_above: The least score at the end of a stage with which the trial may continue; None:
+            do not save its state.
     """
 
     files: TrialFiles
@@ -165,9 +165,9 @@ class Output:
     pause_above: float | None = None
 
     def pause(self, state: TrialState) -> None:
-        """Write the state of a trial that ends a stage, if that may save time.
+        """Write the state of a trial that ends a stage, if the state may save time.
 
-        Training its rows again must take longer than writing and reading the state.
+        That is so if training its rows again takes longer than writing and reading the state.
         """
         if self.pause_above is None or state.paused is None or state.paused < self.pause_above:
             return
@@ -180,12 +180,12 @@ class Output:
         self.files.write_state(self.trial_id, state.write)
 
     def saved(self, keep: Path | None = None) -> TrialState | None:
-        """The state that a lost attempt has saved; None if there is no state.
+        """The state that an earlier attempt saved; None if there is no state.
 
         The files of a trainer are copied to `keep`, a new folder.
 
         Raises:
-            StudyError: It is damaged, or of another version.
+            StudyError: The state is damaged, or from another version.
         """
         with self.files.state(self.trial_id) as folder:
             return None if folder is None else TrialState.read(folder, keep)
@@ -193,9 +193,10 @@ class Output:
     def end(
         self, encoder: Encoder | None, items: Sequence[ItemScores] = (), *, trained: bool = True
     ) -> None:
-        """Write the weights of a trial that has finished, and the scores of single items.
+        """Write the weights of a finished trial, and the scores of single items.
 
-        Those of a trial without training stay, because trained ones are compared with them.
+        The item scores of a trial without training are always written, for comparisons with
+        trained ones.
         """
         if not trained and items:
             self.files.write_items(self.trial_id, lambda folder: write_items(items, folder))
@@ -210,25 +211,25 @@ class Output:
 
 
 _BYTES_PER_SECOND = 1e8
-"""A disk or an object store writes and reads at least so fast. 1e8 is a hard disk's rate."""
+"""An assumed least speed of a disk or an object store, that of a hard disk."""
 
 _SHARE = 0.05
-"""The greatest share of a trial's time that the saving of states may take."""
+"""The largest share of a trial's time that saving states may take."""
 
 
 class StateWriter:
-    """Saves the state of one trial now and then; each new state replaces the last.
+    """Saves the state of one trial at intervals; each new state replaces the previous one.
 
     Attributes:
-        seconds: The time spent on writing.
+        seconds: The seconds spent on writing.
     """
 
     def __init__(self, output: Output | None, clock: Callable[[], float] = time.perf_counter):
         """Begin the first interval.
 
         Args:
-            output: Writes the states and has the interval; None: no states.
-            clock: Returns the present time in seconds.
+            output: Writes the states, and sets the interval; None: no states are saved.
+            clock: Returns the current time in seconds.
         """
         self._output, self._clock = output, clock
         self._every = None if output is None else output.save_every
@@ -241,7 +242,8 @@ class StateWriter:
 
         Args:
             last: Whether this is the last training step. The final evaluation may take as long as
-                the training, so a state is then due once the trial is older than the interval.
+                the training, so at the last step a state is due if the trial is older than the
+                interval.
         """
         if self._every is None:
             return False
@@ -252,7 +254,7 @@ class StateWriter:
         """Replace the trial's state.
 
         Raises:
-            StudyError: It cannot be written.
+            StudyError: The state cannot be written.
         """
         if self._output is None or self._every is None:
             return

@@ -1,4 +1,4 @@
-"""One trial from config to scores, as a generator that a launcher iterates over."""
+"""Run one trial, from config to scores, as a generator that a launcher iterates over."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -49,8 +49,8 @@ def assemble(
         config: The trial.
         inputs: Its inputs.
         device: The device to compute on.
-        sentences: Texts that a frozen encoder will embed, encoded here if the cache lacks them;
-            None: all texts of the trial.
+        sentences: Texts that a frozen encoder will embed; those that the cache lacks are encoded
+            now. None: all texts of the trial.
     """
     options = config.encoder
     prefixes = Prefixes.of(options)
@@ -78,7 +78,7 @@ def assemble(
     seed = stream_seed(config.seed, "heads")
     heads = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # a user's own layers draw from it
+        torch.default_generator.manual_seed(seed)  # a plugin's own layers may draw from it
         method = build_method(config, encoder, MethodInputs(options, heads, inputs.resource))
     encoder.to(device)
     method.heads.to(device)
@@ -95,7 +95,6 @@ def frozen_encoder_texts(config: TrialConfig, inputs: TrialInputs) -> list[str]:
 
 
 def _adapt(encoder: Encoder, config: TrialConfig, base: Checkpoint) -> None:
-    """Add adapters to an encoder, and freeze the rest of it."""
     seed = stream_seed(config.seed, "adapters")
     add_adapters(encoder.cpu().transformer, config.encoder, seed)
     encoder.head.requires_grad_(False)
@@ -130,24 +129,24 @@ def run(
     output: Output | None = None,
     stage_objective: Objective = DEFAULT,
 ) -> Generator[Progress, None, FinishedTrial]:
-    """Train, evaluate and write; yields at each evaluation point, the last one marked `final`.
+    """Train, evaluate and write; yields at each evaluation point, and a `final` report at the end.
 
-    A launcher stops a trial by closing the generator. Weights and states are written before
-    their report is yielded, so nothing remains to be done after the last one. torch's global
-    random state and number of threads are set for the run and restored afterwards.
+    A launcher stops a trial by closing the generator. Weights and states are written before their
+    report is yielded, so nothing remains to be done after the last report. The function sets
+    torch's global random state and number of threads, and restores them at the end.
 
     Args:
         config: The trial.
-        inputs: The result of `InputLoader.load` for it.
-        account: The device and threads, and the counter of the cost; None: one CPU thread.
-        output: Writes the trial's weights and states, and may let it pause: the trial is then
-            scored by the stage objective, and its last report is marked `paused`. A later
-            run goes on from the state that it has left, if it has left one. None keeps everything
-            in memory.
-        stage_objective: Measured at evaluation points besides STS-B dev.
+        inputs: The result of `InputLoader.load(config)`.
+        account: The device, the threads and the cost counter; None: one CPU thread.
+        output: Writes the trial's weights and states. It may let the trial pause: the stage
+            objective then scores it, and its last report is marked `paused`. A later call
+            continues from the paused trial's state, if it was saved. None keeps everything in
+            memory.
+        stage_objective: The score to measure at evaluation points, besides STS-B dev.
 
     Returns:
-        The encoder and its scores; a trial that has paused has none.
+        The encoder and its scores; a paused trial has no scores.
 
     Raises:
         OutOfMemoryError: A batch does not fit the device.
@@ -159,7 +158,7 @@ def run(
     device = account.device
     devices = [device] if device.startswith("cuda") else []
     if config.method.is_trainer:
-        from tune_sentcl.trial.trainer_run import run_trainer  # loads accelerate, which takes long
+        from tune_sentcl.trial.trainer_run import run_trainer  # imports accelerate, which is slow
 
         with torch_threads(account.cpus):
             given = config, inputs, account, output, stage_objective
@@ -183,15 +182,16 @@ def measure(
     folder: Path,
     account: Account,
 ) -> Generator[Progress, None, FinishedTrial]:
-    """Score a trial that was trained before from its stored weights; yields once.
+    """Score an earlier trial from its stored weights; yields once.
 
-    A trial without steps is run again, because its files hold no compression of embeddings.
+    A trial without steps runs again, because its files do not describe the compression of
+    embeddings.
 
     Args:
         config: The trial.
-        inputs: The result of `InputLoader.load` for it.
-        folder: Its checkpoint.
-        account: The device and threads, and the counter of the cost.
+        inputs: The result of `InputLoader.load(config)`.
+        folder: The folder of its weights.
+        account: The device, the threads and the cost counter.
 
     Raises:
         CheckpointError: The folder holds no encoder.
@@ -263,7 +263,7 @@ def _finish(trial: TrialRun, output: Output | None) -> Progress:
 
 
 def _encoder_to_save(trial: TrialRun) -> Encoder | None:
-    """The encoder to save; None if it is unchanged from its checkpoint."""
+    """The encoder to save; None if it equals its base model."""
     if isinstance(trial.encoder, Encoder):
         return trial.encoder
     return trial.encoder.whole() if len(trial.encoder.tail) else None
@@ -271,12 +271,12 @@ def _encoder_to_save(trial: TrialRun) -> Encoder | None:
 
 @dataclass(frozen=True)
 class EncoderOptions:
-    """How an encoder embeds sentences.
+    """Options for embedding sentences with an encoder.
 
     Attributes:
-        pooling: None takes the pooling of the model's files, and the mean if they name none.
+        pooling: The pooling; None: that of the model's files, or the mean if they state none.
         normalize: Whether to scale embeddings to length 1; this leaves cosine scores unchanged.
-        max_length: Longest input in tokens; None takes the model's own limit.
+        max_length: Longest input in tokens; None: the model's own limit.
     """
 
     pooling: Pooling | None = None
@@ -297,9 +297,9 @@ def score_encoder(
     Args:
         model: A folder, a hub name, `minilm` or `toy`.
         data: The data root, or `toy` for the toy sets; None takes TUNE_SENTCL_DATA.
-        options: How it embeds sentences; None: as its files say.
+        options: Options for embedding; None: as the model's files state.
         measures: The tasks, the protocols and the device; None: STS by cosine on the CPU.
-        progress: Called with the number of sentences encoded and the number of all.
+        progress: Called with the number of encoded sentences and the total number.
 
     Returns:
         The scores, and the errors of tasks that could not be scored.
@@ -337,6 +337,6 @@ def score_encoder(
 
 
 def of_length_1(embeddings: EmbeddingMatrix) -> EmbeddingMatrix:
-    """Embeddings scaled to length 1; zero vectors stay, so that scoring can report them."""
+    """Embeddings scaled to length 1; zero vectors stay zero, because scoring reports them."""
     lengths = np.linalg.norm(embeddings, axis=1, keepdims=True)
     return np.asarray(embeddings / np.where(lengths > 0, lengths, 1), np.float32)

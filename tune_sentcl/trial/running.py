@@ -30,16 +30,16 @@ from tune_sentcl.trial.output import Output, StateWriter, TrialState, made_for
 
 @dataclass(frozen=True)
 class Progress:
-    """The report of one evaluation point, of a pause or of the end.
+    """The report of an evaluation point, a pause or the end.
 
     Attributes:
         step: Updates made so far.
         total: Updates of the whole trial.
         rows: Training rows seen so far.
-        dev: The stage score x 100 at the last evaluation point; None before the first.
-        scores: Every score of the trial at its end; empty before.
-        run_columns: Cost so far, under the names of the trials table's columns.
-        final: Whether this is the trial's end; its weights are written by then.
+        dev: The stage objective x 100 at the last evaluation point; None before the first.
+        scores: All scores of the trial at its end; empty before the end.
+        run_columns: The cost so far, by column of the trials table.
+        final: Whether this is the trial's end; its weights are then written.
         paused: Whether this is the end of the trial's stage, with its score as `dev`.
         curves: The curves so far, about 200 points a metric.
     """
@@ -73,10 +73,10 @@ class TrialRun:
     items: tuple[ItemScores, ...] = ()
 
     def record_step(self, step: Step) -> None:
-        """Record a step.
+        """Record a step in the account and the curves.
 
         Raises:
-            TrialTimeoutError: The trial's time is over.
+            TrialTimeoutError: The trial has used up its time.
         """
         self.account.check_time()
         self.account.count(step.number)
@@ -100,7 +100,7 @@ class TrialRun:
     def load_saved_state(
         self, output: Output | None, keep: Path | None = None
     ) -> TrialState | None:
-        """The saved state of a lost attempt, if this trial can resume from it.
+        """The saved state of an earlier attempt, if this trial can resume from it.
 
         The files of a trainer are copied to `keep`, a new folder.
         """
@@ -126,11 +126,11 @@ class TrialRun:
         return "trained beyond the end of this stage" if until < 1 and before >= end else None
 
     def total_steps(self, state: TrialState) -> int:
-        """The steps of the whole training of a state."""
+        """The number of steps of the whole training."""
         return count_steps(self.inputs.corpus, self.config)
 
     def resume(self, state: TrialState) -> None:
-        """Restore the state of a paused or lost attempt, except that of the training loop."""
+        """Restore the state of a paused or lost attempt, except the state of the training loop."""
         self.points, self.curves, self.best = [*state.points], [*state.curves], state.best
         self.account.resume(state.costs)
         self.account.steps, self.rows = state.training.number, state.training.samples
@@ -143,7 +143,7 @@ class TrialRun:
     def progress(
         self, total: int, scores: tuple[Score, ...] = (), *, final: bool = False
     ) -> Progress:
-        """A report of the present state; the whole trial makes `total` updates."""
+        """A report of the current state; the whole trial makes `total` updates."""
         run_columns = self._run_columns()
         return Progress(
             self.account.steps,
@@ -160,23 +160,24 @@ class TrialRun:
         return replace(self.progress(total), dev=score, paused=True)
 
     def paused_again(self, state: TrialState, until: float) -> Progress | None:
-        """The report of a stage that a lost attempt has ended; None if there is more to train."""
+        """The report of a stage that an earlier attempt ended; None if training must continue."""
         step, total = state.training.number, self.total_steps(state)
         if state.paused is None or step < until * total:
             return None
         return self._paused(total, state.paused)
 
     def pause(self, step: Step) -> Progress:
-        """Measure the stage score at the end of a stage.
+        """Measure the stage objective at the end of a stage.
 
-        It is no evaluation point: neither the curves nor the choice of the best weights change.
+        This is not an evaluation point: neither the curves nor the choice of the best weights
+        change.
         """
         sets, stopping = self.inputs.sets, self.stage_objective
         scores = _measure(self, tasks_at_points(sets, stopping, default=False))
         return self._paused(step.total, value_of(stopping, scores, sets.data))
 
     def costs(self, measures: Measures) -> list[Score]:
-        """The costs of the encoder in use."""
+        """The scores of the task `cost` for the encoder."""
         return cost_scores(self.encoder, self.inputs.sets, measures)
 
     @cached_property
@@ -184,7 +185,7 @@ class TrialRun:
         return rows_left_out(self.inputs.corpus, self.config)
 
     def _run_columns(self) -> dict[str, Any]:
-        """The trial's cost with that of encoding, and its notes."""
+        """The trial's cost, including the encoding by a frozen encoder, and its notes."""
         columns = self.account.run_columns()
         notes = [*self.notes, *self.account.notes]
         parts, size = self.inputs.corpus.parts, self.config.optimizer.batch_size
@@ -216,7 +217,7 @@ class TrialRun:
 def save_if_due(
     trial: TrialRun, step: Step, state_writer: StateWriter, output: Output | None
 ) -> None:
-    """Save the trial's state if that is due.
+    """Save the trial's state if it is due.
 
     Raises:
         NodeDrainingError: The machine is about to shut down.
@@ -232,7 +233,7 @@ def save_if_due(
 
 
 def measure_point(trial: TrialRun, step: Step) -> None:
-    """Measure the stage score, and keep the weights if it is the best so far."""
+    """Measure the stage objective, and keep the weights if its value is the best so far."""
     sets, stopping = trial.inputs.sets, trial.stage_objective
     scores = _measure(trial, tasks_at_points(sets, stopping))
     objectives = dict.fromkeys(o for o in (DEFAULT, stopping) if o in (stopping, *sets.objectives))
@@ -251,8 +252,8 @@ def measure_point(trial: TrialRun, step: Step) -> None:
 def measure_end(trial: TrialRun) -> tuple[Score, ...]:
     """Every score that the config asks for.
 
-    Failures of protocols that train a classifier become notes. Tasks that could not be read get no
-    note, because the search has reported them.
+    Failures of protocols that train a classifier become notes. An unread task gets no note,
+    because the search has already reported it.
 
     Raises:
         NonFiniteError: A score by cosine or of retrieval has no value.
@@ -265,7 +266,7 @@ def measure_end(trial: TrialRun) -> tuple[Score, ...]:
     trial.account.evaluation_seconds += time.perf_counter() - start
     plain = [score for score in evaluation.scores if score.protocol in ("cosine", "retrieval")]
     if any(score.value is None for score in plain):
-        # These scores are measured first, so the first error is theirs.
+        # These scores are measured first, so the first error is one of theirs.
         raise next(error for error in evaluation.errors if isinstance(error, NonFiniteError))
     unread = [missing.error for missing in trial.inputs.sets.unread]
     trial.notes += [str(error) for error in evaluation.errors if error not in unread]
@@ -279,7 +280,7 @@ def tasks_at_points(
 ) -> list[QuickTask]:
     """The tasks of an evaluation point: that of the stage objective, and STS-B dev.
 
-    Without `default` they are those of the end of a stage, which has no curve of STS-B dev.
+    Without `default`, STS-B dev is left out; the end of a stage uses that.
     """
     objectives = (stage_objective, *((DEFAULT,) if default else ()))
     wanted = {(objective.task, objective.split) for objective in objectives}
@@ -295,7 +296,11 @@ def _measure(trial: TrialRun, tasks: Sequence[QuickTask]) -> list[Score]:
 
 
 def value_of(objective: Objective, scores: Sequence[Score], data: str) -> float:
-    """An objective's value; NonFiniteError if it has none."""
+    """An objective's value.
+
+    Raises:
+        NonFiniteError: The objective has no value.
+    """
     value = objective.value(scores, data)
     if value is None:
         raise NonFiniteError(f"{objective} has no value")

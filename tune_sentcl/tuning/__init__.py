@@ -1,1 +1,1 @@
-"""The search: proposals, stages, session, limits. It never imports Ray."""
+"""The search: proposals, stages, session and limits. This package never imports Ray."""

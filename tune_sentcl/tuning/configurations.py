@@ -1,4 +1,4 @@
-"""The configurations of a search and the ids of their trials: its grid, and sampled ones."""
+"""The configurations of a search, from its grid and its sampler, and the ids of their trials."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ from tune_sentcl.trial import InputLoader, TrialInputs
 
 
 class TrialNamer:
-    """Computes trial ids; cheap for thousands of trials that share their inputs."""
+    """Computes trial ids; fast for thousands of trials that share inputs."""
 
     def __init__(self, loader: InputLoader) -> None:
         self.loader = loader
@@ -45,9 +45,9 @@ class TrialNamer:
 
 @cached
 def _input_keys() -> list[str]:
-    """The keys that may change a trial's inputs, or whether they can be read.
+    """The keys that may change a trial's inputs, or whether the inputs can be read.
 
-    A real-valued knob of a method cannot.
+    Real-valued hyperparameters of a method cannot do either.
     """
     knobs_ = ("checkpoint", "pooling", "lora_rank", "freeze_layers")
     encoder = tuple(f"encoder.{name}" for name in knobs_)
@@ -60,12 +60,12 @@ def _input_keys() -> list[str]:
 
 
 class SearchConfigurations(Mapping[str, Configuration]):
-    """The configurations of a search by name, those of the grid first; makes their assignments.
+    """The configurations of a search by name, first those of the grid; it also makes assignments.
 
     Attributes:
-        space: The space that is searched.
+        space: The search space.
         namer: Computes the ids of the trials.
-        seeds: The seeds of every configuration, in the order in which stages add them.
+        seeds: The search seeds of every configuration, in the order in which stages add them.
         grid: The names of the grid's configurations.
     """
 
@@ -90,7 +90,7 @@ class SearchConfigurations(Mapping[str, Configuration]):
         self.space, self.namer, self.seeds, self._warn = space, namer, tuple(seeds), warn
         self.grid: list[str] = []
         self._by_name: dict[str, Configuration] = {}
-        self._configs: dict[str, TrialConfig] = {}  # of the grid
+        self._configs: dict[str, TrialConfig] = {}  # configs of the grid
         self._of_trial: dict[str, tuple[str, int]] = {}
         self._stored: set[str] = set()
         self._read_errors: set[str] = set()
@@ -114,14 +114,14 @@ class SearchConfigurations(Mapping[str, Configuration]):
         return configuration.name
 
     def add_recorded(self, recorded: Mapping[str, Any]) -> str | None:
-        """Add a configuration of the study's halvings; None if the space does not hold it now."""
+        """Add a configuration of a recorded halving; None if the search space no longer has it."""
         params = dict(recorded)
         values = self.space.sampled_values(params)
         try:
             name = self.namer.configuration(values)
             if self.space.params_of(values) != params:
                 return None
-        except BadInputError:  # its data or its encoder was removed
+        except BadInputError:  # its data or encoder no longer exists
             return None
         return name if name in self._by_name else self.add_sampled(params)
 
@@ -129,8 +129,8 @@ class SearchConfigurations(Mapping[str, Configuration]):
         """Take the results of a configuration of the study.
 
         Returns:
-            Whether it is a sampled one of this search. One with other data or another checkpoint
-            than the space gives has another name, and is not.
+            Whether it is a sampled configuration of this search. If its data or base model differ
+            from what the search space gives, it has another name, and is not.
         """
         name = stored.name
         self._stored.add(name)
@@ -154,12 +154,12 @@ class SearchConfigurations(Mapping[str, Configuration]):
         return self._by_name[name], seed
 
     def config(self, name: str) -> TrialConfig:
-        """The config of a configuration, with any seed."""
+        """The config of a configuration, with an arbitrary seed."""
         values = self._by_name[name].values
         return self._configs.get(name) or self.space.sampled(self.space.params_of(values) or {})
 
     def assignment(self, trial_id: str, until: float = 1.0) -> Assignment:
-        """The assignment that runs a trial; one without steps has no stages."""
+        """The assignment that runs a trial; a trial without steps has no stages."""
         name, seed = self._of_trial[trial_id]
         configuration, config = self._by_name[name], self.config(name)
         fingerprints = self.namer.inputs(configuration.values).fingerprints
@@ -168,11 +168,11 @@ class SearchConfigurations(Mapping[str, Configuration]):
         return Assignment(trial_id, name, config, configuration.origin, fingerprints, until=until)
 
     def is_new(self, params: Params) -> bool:
-        """Whether params stand for a new configuration whose inputs can be read."""
+        """Whether `params` mean a new configuration whose inputs can be read."""
         try:
             name = self._name(params)
             return name not in self._stored and name not in self._by_name
-        except BadInputError as error:  # only trials with this data or encoder need it
+        except BadInputError as error:  # only trials with this data or encoder fail
             if str(error) not in self._read_errors:
                 self._read_errors.add(str(error))
                 self._warn(
@@ -181,19 +181,19 @@ class SearchConfigurations(Mapping[str, Configuration]):
             return False
 
     def params_of(self, trial_id: str, config: TrialConfig) -> Params | None:
-        """The params with which the search would draw a trial; None if it cannot draw it."""
+        """The params from which the search would make a trial; None if it cannot make it."""
         params = self.space.params(config)
         if params is None:
             return None
         try:
             ids = self.namer.trial_ids(self.space.sampled_values(params), self.seeds[:1])
             return params if trial_id in ids else None
-        except BadInputError:  # its data or its encoder was removed
+        except BadInputError:  # its data or encoder no longer exists
             return None
 
     @property
     def num_in_ranges(self) -> int:
-        """How many configurations of the grid the sampler could propose."""
+        """How many configurations of the grid the sampler could also propose."""
         return sum(
             self.space.exact_params(config) is not None for config in self._configs.values()
         )
@@ -207,11 +207,11 @@ class SearchConfigurations(Mapping[str, Configuration]):
             self._add(Configuration(name, "grid", values))
 
     def seeds_of(self, configuration: Configuration) -> tuple[int, ...]:
-        """The seeds of a configuration; the first alone if no seed changes its scores."""
+        """The seeds of a configuration; only the first if no seed changes its scores."""
         return self.seeds if draws(configuration.values) else self.seeds[:1]
 
     def _add(self, configuration: Configuration) -> None:
-        """Add a configuration with this search's seeds; it keeps its other ones."""
+        """Add a configuration with this search's seeds; its other seeds stay."""
         seeds = self.seeds_of(configuration)
         ids = self.namer.trial_ids(configuration.values, seeds)
         configuration.trials = {**dict(zip(seeds, ids, strict=True)), **configuration.trials}

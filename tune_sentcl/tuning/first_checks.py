@@ -1,4 +1,4 @@
-"""Checks of a search that need neither torch nor Ray, so that bad input does not wait for them."""
+"""Checks of a search that need neither torch nor Ray, so that bad input is refused at once."""
 
 from tune_sentcl.config.data_names import own_sources
 from tune_sentcl.data.tasks.own import own_path
@@ -19,18 +19,18 @@ from tune_sentcl.watch.trackers import check_tracking
 def first_checks(
     space: Space, options: SearchOptions, study: str | None = None, *, writes: bool = True
 ) -> None:
-    """Check what is known before torch is imported; `tuning.question` checks the rest.
+    """Check everything that needs no torch; `tuning.question` checks the rest.
 
     Args:
-        space: The space that is searched.
+        space: The search space.
         options: The options of the search.
         study: The path or URL of the study; None without one.
-        writes: Whether the study will be written, so that another driver must not have it.
+        writes: Whether the study will be written; then no other driver may have it.
 
     Raises:
-        BadInputError: An option, an objective, an own task or the study is wrong.
+        BadInputError: An option, an objective, a custom task or the study is wrong.
     """
-    activate(space.plugins)  # another version may have been loaded since
+    activate(space.plugins)  # another version may have been loaded meanwhile
     options.check(space)
     if study is not None:
         refuse_itself(study, options.learn_from)
@@ -53,10 +53,10 @@ def first_checks(
 
 
 def study_at(path: str, space: Space) -> Study | None:
-    """The study of a search; None if it has not begun.
+    """The study of a search; None if it does not exist yet.
 
     Raises:
-        StudyError: The folder holds something else, or the study of another space.
+        StudyError: The folder holds something else, or the study of another search space.
     """
     files = StudyFiles.at(path)
     refuse_foreign(files)

@@ -1,4 +1,4 @@
-"""Refuses inputs that a search cannot train on or be scored by, before its first trial.
+"""Refuse inputs on which a search cannot train or be scored, before its first trial.
 
 `read_inputs` reads the inputs of each grid configuration once. The checks are functions of that
 list.
@@ -44,10 +44,10 @@ from tune_sentcl.tuning.configurations import TrialNamer
 
 _LENGTHS = ("encoder.max_length", "encoder.train_length")
 _ANY_ENCODER = 512
-"""A length that spaces state for every encoder; one with fewer positions truncates sooner."""
+"""A length that search spaces may state for any encoder; one with fewer positions truncates."""
 
 BatchKind = tuple[str, DataConfig, int]
-"""A method, its data and its batch size: all that an epoch's batches depend on, but the seed."""
+"""Method, data and batch size: with the seed, they decide an epoch's batches."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ def read_inputs(space: Space, namer: TrialNamer) -> list[GridInputs]:
     """Read the inputs of each configuration of the grid.
 
     Raises:
-        BadInputError: They cannot be read.
+        BadInputError: The inputs of a configuration cannot be read.
     """
     return [GridInputs(config, namer.inputs(config.dotted())) for config in space.configurations]
 
@@ -76,17 +76,17 @@ def range_ends(space: Space) -> Iterator[TrialConfig]:
 
 
 def grid_and_range_ends(space: Space, *, sampled: bool) -> list[TrialConfig]:
-    """The grid, and `range_ends` if configurations are sampled."""
+    """The grid's configurations, and those of `range_ends` if configurations are sampled."""
     return [*space.configurations, *(range_ends(space) if sampled else ())]
 
 
 def check_lengths(space: Space, loader: InputLoader, *, sampled: bool) -> None:
-    """Refuse inputs that are longer than the encoder's positions, and longer than 512.
+    """Refuse lengths that exceed both the encoder's positions and 512.
 
     Args:
-        space: The space that is searched.
+        space: The search space.
         loader: Reads the checkpoints' files.
-        sampled: Whether configurations are sampled from the ranges too.
+        sampled: Whether configurations are also sampled from the ranges.
 
     Raises:
         ConfigError: A length is too large.
@@ -97,7 +97,7 @@ def check_lengths(space: Space, loader: InputLoader, *, sampled: bool) -> None:
         positions = None
         if config.method.is_trainer:
             continue
-        with suppress(CheckpointError):  # the trial that needs it reports it
+        with suppress(CheckpointError):  # the trial that needs it reports the error
             positions = loader.checkpoint(name).positions
         for key, length in config.dotted().items():
             if key not in _LENGTHS or positions is None or not isinstance(length, int):
@@ -113,10 +113,10 @@ def check_lengths(space: Space, loader: InputLoader, *, sampled: bool) -> None:
 
 
 def check_first_batches(read: Sequence[GridInputs]) -> Mapping[BatchKind, int]:
-    """Draw the first epoch of each kind of batch; a premise's rows may exceed a batch.
+    """Draw the first epoch of each kind of batch, to find batches that a method cannot use.
 
     Returns:
-        The number of batches of an epoch; 0 without steps.
+        By kind, the number of batches of an epoch; 0 without steps.
 
     Raises:
         DataError: A method cannot learn from a batch.
@@ -133,10 +133,10 @@ def batch_kind(config: TrialConfig) -> BatchKind:
 
 
 def check_objectives(read: Sequence[GridInputs], objectives: Sequence[Objective]) -> None:
-    """Refuse an objective that the evaluation sets cannot give.
+    """Refuse an objective that the evaluation sets do not yield.
 
     Raises:
-        ObjectiveError: Its set cannot be read, or does not exist.
+        ObjectiveError: The objective's set cannot be read, or does not exist.
     """
     faults = {
         _missing_objective(objective, point): None
@@ -178,22 +178,22 @@ def _missing_objective(objective: Objective, point: GridInputs) -> Fault:
 def row_notes(
     space: Space, loader: InputLoader, *, sampled: bool, allow_overlap: bool
 ) -> Iterator[str]:
-    """Notes on training rows that teach nothing, and on rows that stand in evaluation tasks.
+    """Notes on training rows that teach nothing, and on rows that are also in evaluation tasks.
 
     Args:
-        space: The space that is searched.
+        space: The search space.
         loader: Reads the inputs.
-        sampled: Whether configurations are sampled from the ranges too.
-        allow_overlap: Whether the user's own examples may stand in custom tasks.
+        sampled: Whether configurations are also sampled from the ranges.
+        allow_overlap: Whether examples of the user's files may also be in custom tasks.
 
     Raises:
-        DataError: They may not, and do.
+        DataError: Such examples are in custom tasks, and that is not allowed.
     """
     each = {}
     for config in grid_and_range_ends(space, sampled=sampled):
         if config.method.trains_on_rows:
             data = config.data.model_copy(update={"mined": 0})
-            with suppress(BadInputError):  # the trial that needs it reports it
+            with suppress(BadInputError):  # the trial that needs it reports the error
                 found = loader.load(config.model_copy(update={"data": data}))
                 each[id(found.corpus), id(found.sets)] = config, found
     said: dict[str, None] = {}
@@ -215,8 +215,8 @@ def search_objectives(
     """Check the loader's objectives, or choose the default.
 
     The default objective is STS-B dev; without the suite `sts` it is the first dev score of the
-    first custom task. A single trial without evaluation points needs no dev split: its row then
-    names its first score. `named` tells whether the user named the objectives.
+    first custom task. A single trial without evaluation points needs no dev score; its first score
+    is then the objective. `named` tells whether the user named the objectives.
     """
     _refuse_mixed_evaluation_data(space)
     configs = space.configurations
@@ -239,18 +239,18 @@ def search_objectives(
 def stage_objective(
     space: Space, loader: InputLoader, first: Objective, named: str | None, *, halves: bool
 ) -> Objective:
-    """The score that ranks the ends of stages, and that may select weights.
+    """Choose the stage objective, which ranks trials at the ends of stages and may select weights.
 
     Args:
-        space: The space that is searched.
+        space: The search space.
         loader: Reads the custom tasks.
         first: The first objective.
         named: The score that the user named.
         halves: Whether sampled configurations train in stages.
 
     Raises:
-        ObjectiveError: No score of one encoding pass is named where a trial needs one while it
-            trains, or the trials do not measure it.
+        ObjectiveError: A trial needs a score during training, but none of one encoding pass is
+            named; or the trials do not measure the named score.
     """
     if named is not None:
         chosen = parse_stage_objective(named)
@@ -278,11 +278,11 @@ def stage_objective(
             move += "evaluation.suites, or give evaluation.every=0"
             move += " and --scheduler none." if halves else "."
         raise ObjectiveError(Fault("--objective", value=str(first), rule=rule, move=move))
-    return DEFAULT  # no trial measures it
+    return DEFAULT  # unused: no trial measures it
 
 
 def _own_scores(space: Space, loader: InputLoader) -> list[Objective]:
-    """STS-B dev, and the scores of custom tasks, as far as all trials of the grid have them."""
+    """STS-B dev and the scores of custom tasks, if all trials of the grid have them."""
     configs = [c for c in space.configurations if c.evaluation.own or c.method.is_trainer]
     each = [loader.sets(config).objectives for config in configs]
     return [
@@ -291,12 +291,12 @@ def _own_scores(space: Space, loader: InputLoader) -> list[Objective]:
 
 
 def _has_points(space: Space) -> bool:
-    """Whether a trial of the grid is scored while it trains."""
+    """Whether some trial of the grid has evaluation points."""
     return any(c.evaluation.every and c.method.takes_steps for c in space.configurations)
 
 
 def _refuse_mixed_evaluation_data(space: Space) -> None:
-    """Raise if some trials would be scored on toy sets and others on real ones."""
+    """Raise ConfigError if trials would be scored partly on toy sets and partly on real sets."""
     drawn = [item for item in space.ranges if item.key in ("evaluation.data", "data.source")]
     changes = [{}, *({item.key: value} for item in drawn for value in item.ends())]
     trials = [config.dotted() for config in space.configurations]
@@ -318,7 +318,7 @@ def _refuse_unmeasured(objectives: Sequence[Objective], space: Space) -> None:
 def other_versions(
     space: Space, loader: InputLoader, history: History
 ) -> Iterator[tuple[OwnTask, str, str]]:
-    """Yield custom tasks that a study scored on other rows, with split and its versions."""
+    """Yield each custom task that the study scored on other rows, its split, and the versions."""
     for config in space.configurations:
         for task in loader.sets(config).own:
             for split in dict.fromkeys(score.split for score in objectives_of(task)):
@@ -328,7 +328,7 @@ def other_versions(
 
 
 def check_evaluation_data(space: Space, history: History) -> None:
-    """Raise if the study's trials were scored on other evaluation data than the search's."""
+    """Raise StudyError if the study's trials were scored on other evaluation data."""
     wanted = evaluation_data(space.configurations[0])
     if history.data not in (None, wanted):
         rule = (
@@ -340,7 +340,7 @@ def check_evaluation_data(space: Space, history: History) -> None:
 
 
 def check_versions(space: Space, loader: InputLoader, history: History) -> None:
-    """Raise if rows of custom tasks have changed since the study's trials were scored on them."""
+    """Raise StudyError if a custom task's rows changed since the study's trials were scored."""
     faults: dict[Fault, None] = {}
     for task, split, others in other_versions(space, loader, history):
         foreign = isinstance(task, ForeignTask)

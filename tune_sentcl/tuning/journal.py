@@ -1,4 +1,4 @@
-"""Writes ended configurations to an Optuna journal for optuna-dashboard; no search reads it."""
+"""Write ended configurations to an Optuna journal for optuna-dashboard; no search reads it."""
 
 import json
 import warnings
@@ -20,9 +20,9 @@ from tune_sentcl.tuning.sampler import distributions
 
 
 class JournalMirror:
-    """Appends one line for each ended configuration, to a journal that its first call writes anew.
+    """Appends ended configurations to a journal; the first call of `add` starts a new journal.
 
-    After its first error it warns once through `note` and stops; the search goes on.
+    After its first error it warns once through `note` and stops; the search continues.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class JournalMirror:
 
     def _new_study(self) -> optuna.Study:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self._path.unlink(missing_ok=True)  # of a link this removes the link only
+        self._path.unlink(missing_ok=True)  # a link is removed without its target
         storage = optuna.storages.JournalStorage(_Backend(str(self._path)))
         costs = [objective_named(name).is_cost for name in self._objectives]
         both = StudyDirection.MAXIMIZE, StudyDirection.MINIMIZE
@@ -65,7 +65,7 @@ class JournalMirror:
         return study
 
     def _trial(self, configuration: Configuration) -> FrozenTrial:
-        """Its knobs in the ranges, else those that differ between grid points; and its results."""
+        """A trial of the journal: hyperparameters (in ranges, or varied in the grid), results."""
         params = self._space.params_of(configuration.values)
         axes = distributions(self._space, params) if params else None
         if params is None or axes is None:
@@ -91,7 +91,7 @@ class JournalMirror:
 
 
 class _Backend(JournalFileBackend):
-    """Appends without fsync and without Optuna's lock, which may wait 30 s: one process writes."""
+    """Appends without fsync and without Optuna's lock (up to 30 s), because one process writes."""
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         with Path(self._file_path).open("ab") as file:

@@ -1,4 +1,4 @@
-"""Which weights and saved states a study keeps, and how large they are."""
+"""Which weights and saved states a study keeps, and their sizes."""
 
 from itertools import islice
 from pathlib import Path
@@ -13,30 +13,31 @@ from tune_sentcl.tuning.question import Question
 from tune_sentcl.tuning.queue import Queue
 
 CONTENDERS = 5
-"""The configurations that keep a checkpoint each while further seeds may change their order."""
+"""How many configurations keep a checkpoint while further seeds may change their order."""
 
 
 def model_bytes(config: TrialConfig, loader: InputLoader) -> int:
-    """Upper bound of the bytes of a trial's kept model."""
+    """An upper bound of the bytes of a trial's kept model."""
     inputs = loader.load(config)
     known = inputs.rehearsal
     return kept_bytes(config, inputs.checkpoint) if known is None else known.size
 
 
 def kept_bytes(config: TrialConfig, checkpoint: Checkpoint) -> int:
-    """Upper bound of the bytes of a trial's checkpoint; 0 if its encoder is not downloaded yet.
+    """An upper bound of the bytes of a trial's weights; 0 if its encoder is not downloaded yet.
 
-    A matrix of size width x width has width**2 numbers, its adapters 2 * rank * width. The weights
-    may have two bytes a number, and adapters have four: hence 4 * rank / width.
+    A matrix of size width x width has width**2 numbers, its adapters have 2 * rank * width.
+    Weights may have two bytes a number and adapters have four, which gives the share 4 * rank /
+    width.
     """
-    while checkpoint.base is not None:  # its adapters are small in comparison
+    while checkpoint.base is not None:  # adapters are small compared with their base
         checkpoint = checkpoint.base
     if checkpoint.is_new_static:
         return sum(weight.nbytes for weight in load_base(checkpoint).transformer.parameters())
     folder, rank = Path(checkpoint.path, checkpoint.place), config.encoder.lora_rank
     files = [*folder.glob("*.safetensors")] or [*folder.glob("pytorch_model*.bin")]
     weights = sum(file.stat().st_size for file in files) if checkpoint.path else 0
-    # Poolings side by side make an embedding wider than the matrices.
+    # Several poolings make an embedding wider than the matrices.
     width = None if checkpoint.pooling == "modules" else checkpoint.width
     if not rank or config.method.freezes_encoder or width is None:
         return weights
@@ -44,9 +45,9 @@ def kept_bytes(config: TrialConfig, checkpoint: Checkpoint) -> int:
 
 
 def state_bytes(config: TrialConfig, loader: InputLoader) -> int:
-    """Upper bound of the bytes of a trial's state, as a multiple of the trained weights.
+    """An upper bound of the bytes of a trial's state, as a multiple of the trained weights.
 
-    AdamW keeps two moments beside the weights; the best weights so far may be kept too.
+    AdamW keeps two moments beside the weights; the best weights so far may be kept, too.
     """
     if config.method.freezes_encoder or not config.method.takes_steps:
         return 0
@@ -58,10 +59,10 @@ class Keeping:
     """Deletes the weights and states that no trial of a search needs.
 
     Attributes:
-        has_states: Whether the study has held states of trials lately.
-        older: The trials of plugins that have changed since.
-        resumable: Failed trials that only lost their workers. They keep their states, because
-            they go on when the command is repeated.
+        has_states: Whether the study held states of trials when it was last checked.
+        older: The trials whose plugin has changed since.
+        resumable: Failed trials that only lost their workers. Their states are kept, because a
+            repeated command continues them.
     """
 
     def __init__(self, driver: StudyDriver, queue: Queue, question: Question) -> None:
@@ -69,7 +70,7 @@ class Keeping:
         self._history = queue.history
         self.resumable = set(self._history.with_status("failed"))
         self.has_states = bool(driver.study.states())
-        self._sizes: dict[str, int] = {}  # of states, by trial
+        self._sizes: dict[str, int] = {}  # bytes of states, by trial
         older, table = driver.study.older(), self._history.table
         columns = (table[name].to_pylist() for name in ("trial_id", "configuration", "origin"))
         rows = list(zip(*columns, strict=True))
@@ -78,18 +79,18 @@ class Keeping:
         self._confirming = {name for name in names if queue.configurations.of_trial(name) is None}
 
     def keep_best_checkpoints(self) -> None:
-        """Keep the best checkpoints and those that queued measurements need; delete the others.
+        """Keep the best weights and those that queued measurements need; delete the others.
 
-        The first is of the winning configuration, because a single trial of another configuration
-        may be better by luck. Further seeds change the order, so the first `CONTENDERS` keep one
-        each until the search is complete. Checkpoints of other commands rank by their scores
-        alone.
+        The winner's best trial comes first, because a single trial of another configuration may be
+        better by luck. Further seeds change the order, so `CONTENDERS` configurations keep one
+        trial's weights each until the search is complete. Weights of other commands are ranked by
+        their scores.
 
         Raises:
-            StudyError: The disk refused.
+            StudyError: The disk cannot be written.
         """
         if self._question.origin == CONFIRM_ORIGIN:
-            return  # confirmation seeds keep no checkpoints and replace none
+            return  # confirmation seeds keep no weights
         kept = self._driver.checkpoints()
         weights = {name for name in kept if self._history.status(name) == "finished"}
         weights -= self._confirming  # `measure` may have trained them; they choose nothing
@@ -110,7 +111,7 @@ class Keeping:
         return -self._history.checkpoint_score(name), name
 
     def _leaders(self, weights: set[str]) -> list[tuple[str, ...]]:
-        """The trials of the best configurations; none if other commands have made some weights."""
+        """The trials of the best configurations; empty if other commands made some weights."""
         known = list(self._queue.configurations.values())
         if not (weights - self.older).issubset(
             trial for each in known for trial in each.trials.values()
@@ -124,19 +125,18 @@ class Keeping:
         return [tuple(leader.trials.values()) for leader in ranked(whole)[:CONTENDERS]]
 
     def drop_states(self, *, complete: bool) -> None:
-        """Delete the states of trials that have ended and do not run again.
+        """Delete the states of ended trials that do not run again.
 
-        Trials that only lost their workers keep theirs, and so do paused ones, those of the latest
-        stages and then the best first, as many as `--states` holds. Once the search is complete,
-        the states of trials without a row go too; where confirmation seeds follow, once those are
-        complete. Single trials are searches of their own, so that one of them deletes no state of
-        another.
+        Trials that only lost their workers keep their states. Paused trials keep theirs as far as
+        `--states` allows: those of the latest stages first, then the best. When the search is
+        complete, states of trials without a row are deleted, too; if confirmation seeds follow,
+        when these are complete. A single trial deletes no state of another.
 
         Args:
             complete: Whether the search is complete.
 
         Raises:
-            StudyError: The disk refused.
+            StudyError: The disk cannot be written.
         """
         origin, is_confirmed = self._question.origin, self._question.options.confirm > 0
         is_whole_search = origin is None and not is_confirmed
@@ -158,15 +158,15 @@ class Keeping:
                 self._driver.drop_state(name)
 
     def pause_above(self, assignment: Assignment) -> float | None:
-        """The least score with which a paused trial leaves a state; None: it leaves none."""
+        """The least score with which a paused trial saves a state; None: it saves no state."""
         keeps = self._question.options.states > 0
         name, until = assignment.configuration, assignment.until
         return self._queue.pause_above(name, until) if keeps else None
 
     def _state_bytes(self, trial_id: str) -> int:
-        """Upper bound of the bytes of a state; 0 for that of another search.
+        """An upper bound of the bytes of a state; 0 for a trial of another search.
 
-        It is computed once: every end of a stage asks for those of all paused trials.
+        The value is kept, because every end of a stage asks for all paused trials.
         """
         configurations = self._queue.configurations
         if trial_id not in self._sizes:
@@ -176,5 +176,5 @@ class Keeping:
         return self._sizes[trial_id]
 
     def _pause_order(self, name: str) -> tuple[float, float]:
-        """The share to which a paused trial has trained, and its score there."""
+        """A sort key of paused trials: the share to which one has trained, and its score there."""
         return max(self._history.stages(name).items(), default=(0.0, 0.0))

@@ -1,4 +1,4 @@
-"""Resources of a trial, and how many trials run at a time."""
+"""The resources of a trial, and how many trials run at a time."""
 
 import math
 import os
@@ -12,10 +12,10 @@ from tune_sentcl.tuning.options import SearchOptions
 
 _ROOT = Path("/")
 _GPU_FILES = ("nvidia*", "nvhost*", "nvgpu*", "dxg", "kfd")
-"""Device files of NVIDIA's cards and boards, of Windows' subsystem for Linux, and of AMD's."""
-_MEMORY_SHARE = 0.7  # for trials, as Ray shares it: the rest is its object store's
+"""Patterns of device files: NVIDIA's cards and boards, Windows' Linux subsystem, AMD's cards."""
+_MEMORY_SHARE = 0.7  # trials get this share; Ray's object store gets the rest
 _UNCOUNTED = 1_000_000
-"""Trials that fit a node with infinite resources."""
+"""How many trials fit a node with infinite resources."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Bundle:
     Attributes:
         cpus: Cores.
         gpus: GPUs, or a share of one.
-        memory: Bytes of the node's memory to reserve; 0: none.
+        memory: Bytes of the node's memory to reserve; 0: no reservation.
         accelerator: Required GPU type, as Ray labels nodes; None: any.
     """
 
@@ -46,7 +46,7 @@ class Node:
     Attributes:
         cpus: Cores.
         gpus: GPUs.
-        memory: Bytes of memory; infinite where it is not counted.
+        memory: Bytes of memory; infinite if memory is not counted.
         accelerator: GPU type by the node's label; None without a label.
     """
 
@@ -59,7 +59,7 @@ class Node:
         return _shown(self.cpus, self.gpus, self.accelerator)
 
     def slots(self, trial: Bundle) -> int:
-        """How many trials of these resources fit.
+        """How many trials with these resources fit the node.
 
         A share of a GPU lies on one GPU: with 0.4 GPUs a trial, each GPU runs two trials.
         """
@@ -78,20 +78,20 @@ class Node:
 
 
 def usable_cores() -> int:
-    """The cores of this process's affinity and of its control groups' quotas; at least 1."""
-    affinity = getattr(os, "sched_getaffinity", None)  # only Linux has it
+    """The cores that this process may use, by affinity and control groups' quotas; at least 1."""
+    affinity = getattr(os, "sched_getaffinity", None)  # exists only on Linux
     cores: float = len(affinity(0)) if affinity else os.cpu_count() or 1
-    # Version 2 of control groups writes a quota and its period into one file.
+    # Version 2 of control groups writes quota and period into one file.
     for quota, period in (*_limits("cpu.max"), *_limits("cpu.cfs_quota_us", "cpu.cfs_period_us")):
         cores = min(cores, quota / period)
     return max(1, int(cores))
 
 
 def this_machine() -> Node:
-    """The resources of this machine that trials may use; a local Ray gets the same."""
+    """The resources of this machine that trials may use; a local Ray gets the same numbers."""
     gpus = 0
     if _may_have_gpus():
-        import torch  # only torch knows whether it can use them
+        import torch  # only torch knows whether it can use the GPUs
 
         gpus = torch.cuda.device_count()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -101,24 +101,24 @@ def this_machine() -> Node:
 
 
 def _may_have_gpus() -> bool:
-    """Whether there may be GPUs; torch sees none that has no device file on Linux."""
+    """Whether there may be GPUs; on Linux torch sees no GPU without a device file."""
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
         return False
     return sys.platform != "linux" or any(any((_ROOT / "dev").glob(name)) for name in _GPU_FILES)
 
 
 def _limits(*files: str) -> Iterator[list[int]]:
-    """The numbers of these files in this process's control groups and in their parents.
+    """The numbers in these files of this process's control groups and of their parents.
 
-    A group without a limit holds `max` or -1 and is left out. In a container the path of a group
-    may be the host's; then only the mounted root exists.
+    A group without a limit has `max` or -1 and is left out. In a container, a group's path may be
+    the host's; then only the mounted root exists.
     """
     lines: list[str] = []
-    with suppress(OSError):  # not Linux
+    with suppress(OSError):  # not on Linux
         lines = (_ROOT / "proc/self/cgroup").read_text().splitlines()
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        for controller in controllers.split(","):  # version 2 names none
+        for controller in controllers.split(","):  # version 2 names no controller
             mount = _ROOT / "sys/fs/cgroup" / controller
             group = mount / path.lstrip("/")
             for folder in (group, *group.parents[: len(group.parts) - len(mount.parts)]):
@@ -129,7 +129,7 @@ def _limits(*files: str) -> Iterator[list[int]]:
 
 
 def gpus_a_trial(asked: float | None, nodes: Iterable[Node]) -> float:
-    """GPUs of a trial: as requested, else 1 if a node has a GPU."""
+    """The GPUs of each trial: as asked for, else 1 if a node has a GPU."""
     if asked is not None:
         return asked
     return 1.0 if any(node.gpus >= 1 for node in nodes) else 0.0
@@ -141,13 +141,13 @@ def bundle_of(options: SearchOptions, nodes: Iterable[Node]) -> Bundle:
     nodes = [node for node in nodes if wanted in (None, node.accelerator)]
     gpus = gpus_a_trial(options.gpus_per_trial, nodes)
     if wanted and not nodes and options.gpus_per_trial is None:
-        gpus = 1.0  # an autoscaler has to start the first one
+        gpus = 1.0  # an autoscaler has not started such a node yet
     memory = round(1e9 * (options.memory_per_trial or 0))
     return Bundle(options.cpus_per_trial, gpus, memory, wanted)
 
 
 def trials_at_a_time(options: SearchOptions, nodes: Iterable[Node]) -> int:
-    """How many trials run in parallel on these nodes; at least one."""
+    """How many trials run at a time on these nodes; at least 1."""
     nodes = list(nodes)
     if options.launcher == "local":
         return 1
@@ -159,13 +159,14 @@ def trials_at_a_time(options: SearchOptions, nodes: Iterable[Node]) -> int:
 def trials_to_request(fit: int, known: int) -> int:
     """How many trials to request from Ray, including those that wait for a node.
 
-    An autoscaler starts nodes for trials that wait, and Ray does not say whether there is one.
-    Only one sampled trial waits, because it was drawn without the results of the running trials.
-    Queued trials need no draw, so as many of them wait as fit now, or all if no trial fits.
+    An autoscaler starts nodes only for waiting trials, and Ray does not say whether there is an
+    autoscaler. At most one sampled trial waits, because it was drawn without the results of
+    running trials. Queued trials need no draw, so as many of them wait as fit now, or all if none
+    fits.
 
     Args:
-        fit: Trials that fit the nodes that are up.
-        known: Trials that run, and queued ones that need no draw.
+        fit: How many trials fit the nodes that are up.
+        known: How many trials run or are queued without needing a draw.
     """
     return max(fit + 1, min(2 * fit, known) if fit else known)
 

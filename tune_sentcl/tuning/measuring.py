@@ -1,4 +1,4 @@
-"""Adds tasks and scores to a study: `tune-sentcl measure`."""
+"""Add tasks and scores to a study: `tune-sentcl measure`."""
 
 import sys
 from collections import deque
@@ -37,8 +37,9 @@ class Request:
 
     Attributes:
         settings: Dotted keys of `evaluation` that add tasks and scores.
-        best: None: trials without kept weights are left out. 0: those of winner, baseline and
-            runner-up are trained again. N: those of the N best configurations.
+        best: Which trials without kept weights to train again. None: no trial. 0: those of winner,
+            baseline and runner-up. N: those of the N best
+            configurations.
         plugins: The plugins of the study's methods and tasks.
     """
 
@@ -55,16 +56,16 @@ def measure_study(
     launcher: Launcher,
     watcher: RichWatcher,
 ) -> SearchOutcome:
-    """Score every kept model of a study by what the study measures, and by further tasks.
+    """Score every kept model of a study by the study's scores and by further ones.
 
-    A repeated call goes on after an interruption: it scores what lacks a score.
+    After an interruption, a repeated call scores the trials that still lack a score.
 
     Args:
         path: The study.
-        request: What to score.
+        request: The scores to add, and the trials to train again.
         data: The data root; None takes TUNE_SENTCL_DATA.
         options: Resources and limits.
-        launcher: Gives what runs the trials.
+        launcher: The launcher of the trials.
         watcher: Receives messages and events.
 
     Raises:
@@ -90,7 +91,7 @@ def measure_study(
         objectives=search.objectives,
         stage_objective=search.stage_objective or None,
         allow_test_objective=True,
-        allow_overlap=True,  # the search has refused or allowed it
+        allow_overlap=True,  # the search has already checked the overlap
         keep=sys.maxsize,
     )
     seeds = {row["seed"] for row in rows}
@@ -141,7 +142,7 @@ def _actions(
     best: int | None,
     watcher: RichWatcher,
 ) -> dict[str, Action]:
-    """The action for each trial that lacks a score; says which trials are left out."""
+    """The action for each trial that lacks a score; it also reports trials that are left out."""
     actions: dict[str, Action] = {
         r["trial_id"]: "measure" for r in lacking if r["trial_id"] in kept
     }
@@ -165,7 +166,7 @@ def _finished(study: Study) -> list[dict[str, Any]]:
 
 
 def _refuse_changed(now: Study, before: Study, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Raise StudyError if another command has written a study since it was read."""
+    """Raise StudyError if another command has written to a study since it was read."""
     if (now.manifest.measured, _finished(now)) != (before.manifest.measured, rows):
         rule = "another command has changed this study in the meantime"
         raise StudyError(Fault(now.files.where, rule=rule, move="Repeat the command."))
@@ -178,10 +179,10 @@ def _config(row: Mapping[str, Any], measured: Mapping[str, Any]) -> TrialConfig:
 def _extended(
     recorded: Mapping[str, Any], settings: Mapping[str, Any], config: TrialConfig
 ) -> dict[str, Any]:
-    """The scores of a study, with those that the settings add.
+    """The values of `MEASURED` of a study, extended by the settings.
 
     Raises:
-        ConfigError: A setting is no knob of `MEASURED`, or its value is wrong.
+        ConfigError: A setting is not in `MEASURED`, or its value is wrong.
     """
     faults = []
     for key, value in settings.items():
@@ -194,7 +195,7 @@ def _extended(
     if faults:
         raise ConfigError(faults)
     added = {key.removeprefix(_PREFIX): value for key, value in settings.items()}
-    # A list is checked with what the study has: most tasks are no search by themselves.
+    # Check a list together with the study's, because most tasks alone make no valid search.
     lists = {name: value for name, value in added.items() if isinstance(value, list | tuple)}
     whole = {**added, **{name: united_measures(recorded, lists)[name] for name in lists}}
     values = {f"{_PREFIX}{name}": value for name, value in whole.items()}
@@ -203,7 +204,7 @@ def _extended(
 
 
 def _own_measures(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The scores that a trial was asked for, of a study that has not recorded them."""
+    """The values of `MEASURED` from a trial's config, for a study that has not recorded them."""
     evaluation = _config(row, {}).evaluation
     return {name: getattr(evaluation, name) for name in MEASURED}
 
@@ -211,7 +212,7 @@ def _own_measures(row: Mapping[str, Any]) -> dict[str, Any]:
 def _space(
     study: Study, configs: Iterable[TrialConfig], seeds: Iterable[int], plugins: Any
 ) -> Space:
-    """The configurations of a study as a space without ranges."""
+    """The configurations of a study as a search space without ranges."""
     return Space(
         name=study.manifest.space,
         paper="",
@@ -228,7 +229,7 @@ def _space(
 
 
 def _wanted(config: TrialConfig, question: Question) -> frozenset[Measurement]:
-    """The knobs that say how the trials of a configuration are scored."""
+    """The measurements that the trials of a configuration should have."""
     inputs = question.namer.inputs(config.dotted())
     return frozenset(expected_measurements(inputs.sets, measures_of(config)))
 
@@ -236,13 +237,13 @@ def _wanted(config: TrialConfig, question: Question) -> frozenset[Measurement]:
 def _is_same(
     row: Mapping[str, Any], configs: Mapping[str, TrialConfig], question: Question
 ) -> bool:
-    """Whether a trial's inputs are those with which it began."""
+    """Whether a trial's inputs are the same as when it began."""
     values = configs[row["configuration"]].dotted()
     return question.namer.trial_ids(values, [row["seed"]]) == [row["trial_id"]]
 
 
 def _best(study: Study, best: int) -> list[str]:
-    """The best configurations; 0: winner, baseline and runner-up."""
+    """The best configurations; for 0, winner, baseline and runner-up."""
     configurations = Standings.read(study)
     if not best:
         return list(configurations.contenders())
@@ -250,7 +251,7 @@ def _best(study: Study, best: int) -> list[str]:
 
 
 class _Measurements(Queue):
-    """Finished trials that are scored or trained again."""
+    """A queue of finished trials to score or train again."""
 
     def __init__(
         self,
@@ -274,7 +275,7 @@ class _Measurements(Queue):
         return replace(assignment, origin=origin, action=action)
 
     def assignments(self) -> Iterator[Assignment]:
-        """The trials with the origins that they have."""
+        """The assignments of all trials, with the origins that the study has."""
         return map(self._assignment, self._actions)
 
     def _grid_runs(self) -> dict[str, bool]:
@@ -282,11 +283,11 @@ class _Measurements(Queue):
 
 
 class _KeepAll(Keeping):
-    """Keeps all weights, and the states of trials that have not ended."""
+    """Keeps all weights, and deletes states as during a search."""
 
     def keep_best_checkpoints(self) -> None:
-        """Keep all."""
+        """Keep all weights."""
 
     def drop_states(self, *, complete: bool) -> None:
-        """Delete states as while a search runs."""
+        """Delete the states that a running search would delete."""
         super().drop_states(complete=False)

@@ -1,9 +1,9 @@
-"""NVIDIA's MPS, by which kernels of several processes run on one GPU at the same time.
+"""NVIDIA's MPS, with which kernels of several processes run on one GPU at the same time.
 
-Without it the processes take turns on the GPU. Each process that joins holds a shared lock on the
-server's folder, which the kernel drops however the process ends. A command waits beside each
-process until no process holds the lock, and then ends the server. The searches of a user share a
-server, which ends with the last of their workers, even after SIGKILL.
+Without MPS the processes take turns on the GPU. Each process that joins holds a shared lock on the
+server's folder, which the kernel releases however the process ends. A helper command waits until
+no process holds the lock, and then ends the server. All searches of a user share a server, which
+ends with the last of their workers, even after SIGKILL.
 
 Source: https://docs.nvidia.com/deploy/mps/
 """
@@ -19,9 +19,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 VARIABLE = "TUNE_SENTCL_MPS"
-"""0 forbids it."""
+"""The environment variable that forbids MPS if it is 0."""
 
-_PARENT = Path("/tmp")  # the path of a socket has at most 107 bytes, so TMPDIR may be too long
+_PARENT = Path("/tmp")  # a socket's path has at most 107 bytes, and TMPDIR may be too long
 _NAME = "tune_sentcl_mps"
 _PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 _LIMIT = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
@@ -31,11 +31,11 @@ _CARDS = ["nvidia-smi", "--format=csv,noheader,nounits"]
 _CARDS += ["--query-gpu=index,uuid,memory.total,mig.mode.current,name"]
 _CARD = re.compile(r"^(\d+), (GPU-[\w-]+), (\d+), (?!Enabled)[^,]+, (.+)$", re.MULTILINE)
 _ANSWER_S, _START_S = 30.0, 5.0
-# What ends the server begins to wait before there is one, so no server lacks it. A second
-# server would find the first one and end at once. Neither holds the pipes of the caller.
+# The helper that ends the server starts to wait before the server starts, so no server lacks it. A
+# second server would find the first and end at once. Neither holds the caller's pipes.
 _SERVE = "exec > /dev/null 2>&1; "
 _SERVE += f'flock "$0" timeout 30 sh -c "echo quit -t 10 | {_CONTROL}" & {_CONTROL} -d &'
-# Tells in another process whether CUDA starts: a server may fail, or serve 48 processes already.
+# Tests in another process whether CUDA starts: a server may fail, or already serve 48 processes.
 _PROBE = """
 import ctypes
 cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
@@ -47,10 +47,10 @@ _joined: str | None = None
 
 
 def join(share: float, *, cuda_begun: bool) -> str:
-    """Let this process share its GPU by MPS; later calls repeat the first one's answer.
+    """Let this process share its GPU by MPS; later calls repeat the first answer.
 
-    A server is started unless one answers in the pipe directory of the environment. CUDA reads the
-    environment when it starts, so call this before.
+    A server is started unless one answers in the environment's pipe directory. Call this before
+    CUDA starts, because CUDA reads the environment at its start.
 
     Args:
         share: The process's share of the GPU's memory, which the driver enforces.
@@ -66,9 +66,9 @@ def join(share: float, *, cuda_begun: bool) -> str:
 
 
 def _join(share: float, cuda_begun: bool) -> str:
-    # The variable may come from a parent that has joined with another share.
+    # A parent that joined with another share may have set the variable.
     if _NAME not in os.environ.get(_PIPES, "") and _answers(os.environ):
-        return ""  # the user's own server, whose limits are the user's too
+        return ""  # the user's own server has the user's limits
     for command in _COMMANDS:
         if shutil.which(command) is None:
             return f"{command} is not installed"
@@ -79,7 +79,7 @@ def _join(share: float, cuda_begun: bool) -> str:
         return "nvidia-smi does not tell which GPU this is, and how much memory it has"
     name, memory = card
     folder = _PARENT / f"{_NAME}_{os.getuid()}_{name}"
-    # A server of one card leaves the others alone, and both sides call the card 0.
+    # The server gets one card alone, which both it and its clients call card 0.
     settings = {
         "CUDA_VISIBLE_DEVICES": name,
         "CUDA_MPS_LOG_DIRECTORY": str(folder),
@@ -95,7 +95,7 @@ def _join(share: float, cuda_begun: bool) -> str:
 def _card() -> tuple[str, int] | None:
     """UUID and MiB of this process's first GPU; None if it is a MIG slice or unknown.
 
-    CUDA and nvidia-smi may count different cards in another order.
+    CUDA and nvidia-smi may number different cards in a different order.
     """
     asked = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     cards = _CARD.findall(_output(_CARDS, os.environ))
@@ -107,8 +107,8 @@ def _card() -> tuple[str, int] | None:
 
 
 def _serve(folder: Path, environment: dict[str, str]) -> str:
-    """Hold a server's folder until this process ends, and start its server; returns why not."""
-    import fcntl  # which Windows lacks; there is no server either
+    """Hold a server's folder until this process ends; start its server; return an error text."""
+    import fcntl  # Windows has neither fcntl nor MPS
 
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -116,10 +116,10 @@ def _serve(folder: Path, environment: dict[str, str]) -> str:
         status = os.fstat(held)
         if status.st_uid != os.getuid() or status.st_mode & 0o077:
             raise PermissionError(errno.EPERM, "others can write to it")
-        fcntl.flock(held, fcntl.LOCK_SH)  # waits while a server is being ended
+        fcntl.flock(held, fcntl.LOCK_SH)  # waits while a helper ends the server
     except OSError as error:
         return f"{folder} cannot be used ({error.strerror})"
-    # The server would give its own limit to every process.
+    # The server would pass its own limit to every process.
     unlimited = {name: value for name, value in environment.items() if name != _LIMIT}
     _output(["sh", "-c", _SERVE, str(folder)], unlimited)
     if _answers(environment, _START_S) and _output([sys.executable, "-Ic", _PROBE], environment):
@@ -129,7 +129,7 @@ def _serve(folder: Path, environment: dict[str, str]) -> str:
 
 
 def _answers(environment: Mapping[str, str], seconds: float = 0.0) -> bool:
-    """Whether a server answers in an environment's pipe directory; its sockets may outlive it."""
+    """Whether a server answers in the environment's pipe directory; its sockets are no proof."""
     end = time.monotonic() + seconds
     command = "get_default_active_thread_percentage\n"
     while not re.match(r"\d", _output([_CONTROL], environment, command)):
@@ -149,7 +149,7 @@ def _output(command: list[str], environment: Mapping[str, str], given: str = "")
             capture_output=True,
             text=True,
             timeout=_ANSWER_S,
-            start_new_session=True,  # what stays outlives this process and its group
+            start_new_session=True,  # so that a server outlives this process group
             check=True,
         )
     except (OSError, subprocess.SubprocessError):

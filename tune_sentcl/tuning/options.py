@@ -1,4 +1,4 @@
-"""The options of a search that are not part of a trial's config, each declared once.
+"""The options of a search, which are not part of a trial's config, each declared once.
 
 The command line, the checks and the class itself are made from the declarations.
 """
@@ -23,29 +23,29 @@ LauncherName = Literal["ray", "local"]
 SAMPLING, STAGES, RESOURCES = "Sampling", "Stages", "Resources"
 LIMITS, CLUSTER, OUTPUT = "Limits", "Cluster", "Output"
 PYTHON = ""
-"""The group of options that the command line does not have."""
+"""The group of options that only Python has."""
 
 SCORE = "TASK:METRIC[:SPLIT[:PROTOCOL]]"
-"""How options name a score."""
+"""The form of a score in options."""
 TIME = "TIME"
-"""The metavar of a time, which the command line takes as 90s, 30m or 1h30m."""
+"""The metavar of a time; the command line accepts 90s, 30m or 1h30m."""
 _YEAR = 366 * 24 * 3600.0
 _CLASS = "SearchOptions."
 _OF_RAY = ("address", "accelerator", "max_concurrent", "memory_per_trial")
-"""The options that only Ray obeys."""
+"""The options that have an effect only with Ray."""
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """The sentence, the group and the bounds of one option.
+    """The declaration of one option.
 
     Attributes:
         help: A sentence for `--help`.
-        group: Its group there; `PYTHON` for none.
-        low: The least value; None if it is no number.
+        group: The option's group in `--help`; `PYTHON`: not on the command line.
+        low: The least value; None if the option is not a number.
         high: The greatest value.
-        metavar: How `--help` names the value.
-        name: Its name on the command line; empty: that of the field.
+        metavar: The name of the value in `--help`.
+        name: The option's name on the command line; empty: that of the field.
     """
 
     help: str
@@ -64,11 +64,12 @@ def _option(default: Any, group: str, text: str, **others: Any) -> Any:
 class SearchOptions:
     """Options of a search, named as on the command line, where `--help` describes them.
 
-    Times are in seconds here. `declarations()` has each option's bounds and sentence. A list is
-    taken as a tuple, and a path in `learn_from` as a text.
+    Times are in seconds. `declarations()` returns each option's bounds and help text. A list
+    becomes a tuple, and a path in `learn_from` becomes text.
 
     Raises:
-        ConfigError: Lists every option that is wrong, as `SearchOptions.samples`.
+        ConfigError: An option is wrong; the error lists all wrong options by names such as
+            `SearchOptions.samples`.
     """
 
     samples: int = _option(
@@ -277,18 +278,18 @@ class SearchOptions:
             raise ConfigError(replace(fault, where=f"{_CLASS}{fault.where}") for fault in faults)
 
     def without_ray(self) -> "SearchOptions":
-        """The options for trials in this process."""
+        """The options for running trials in this process."""
         others: dict[str, Any] = dict.fromkeys(_OF_RAY)
         return replace(self, launcher="local", **others)
 
     def check(self, space: "Space") -> None:
-        """Check the options for a space.
+        """Check the options for a search space.
 
         Raises:
             ConfigError: There is nothing to sample from.
             ObjectiveError: An objective is wrong.
         """
-        from tune_sentcl.objective import parse_objectives  # not for the command line's --help
+        from tune_sentcl.objective import parse_objectives  # not for --help
 
         parse_objectives(self.objectives, allow_test=self.allow_test_objective)
         if self.is_sampling and not space.ranges:
@@ -309,7 +310,7 @@ class SearchOptions:
             value = getattr(self, name)
             if option.low is None or value is None:
                 continue
-            if not isinstance(value, int | float):  # pydantic takes a Decimal and a Fraction
+            if not isinstance(value, int | float):  # pydantic also accepts Decimal and Fraction
                 yield Fault(
                     name,
                     value=repr(value),
@@ -349,10 +350,10 @@ def declarations() -> dict[str, Declaration]:
 
 
 def flag(name: str) -> str:
-    """How the command line writes an option, given its field."""
+    """The command line's flag for a field."""
     return f"--{(declarations()[name].name or name).replace('_', '-')}"
 
 
 def python_names() -> dict[str, str]:
-    """How Python writes the options of the command line, by their flags."""
+    """Python's names of the options, by their flags on the command line."""
     return {flag(name): f"{_CLASS}{name}" for name in declarations()}

@@ -1,6 +1,6 @@
-"""Plans a search: its trials, those that the study holds, and the time and disk of the rest.
+"""Plan a search: its trials, their status in the study, and the time and disk of the rest.
 
-The time of a search is its table of stages times the seconds of a training, packed on the slots.
+The time of a search is its table of stages, times the seconds of a training, packed on the slots.
 """
 
 import math
@@ -50,17 +50,17 @@ from tune_sentcl.tuning.stages import Stages
 from tune_sentcl.watch.clock import clock
 
 RAY_S, _HAND_OVER_S = 10.0, 0.3
-"""Seconds for Ray and its workers to start and stop, and for Tune to start one trial."""
+"""Seconds for Ray and its workers to start and stop; seconds for Tune to start one trial."""
 
-_BATCHES, _STEPPING_S = 8, 1.0  # timed batches of a kind, and the seconds after which they end
-_ROWS = 32  # rows of a timed batch on a CPU; the time of larger ones is scaled up
-_DISTINCT = 8  # distinct rows of a timed batch of a frozen encoder, which encodes them first
-_SENTENCES = 128  # sentences to encode
+_BATCHES, _STEPPING_S = 8, 1.0  # timed batches of a kind, unless this many seconds have passed
+_ROWS = 32  # rows of a timed batch on a CPU; the time of larger batches is scaled up
+_DISTINCT = 8  # distinct rows of a timed batch with a frozen encoder, which must encode them
+_SENTENCES = 128  # sentences whose encoding is timed
 
 Kind = tuple[str, frozenset[str], EncoderConfig, int]
-"""A method, its knobs without effect, an encoder and a batch size.
+"""Method, hyperparameters without effect, encoder and batch size.
 
-They decide the seconds of a row: the knobs without effect tell which terms of a loss count.
+These decide the seconds per row: the hyperparameters without effect tell which loss terms count.
 """
 
 
@@ -69,16 +69,16 @@ class Plan(NamedTuple):
 
     Attributes:
         trials: Id, dotted values and status of each trial: `to run`, or the status in the study.
-        notes: Totals, estimated time and disk, one line each.
+        notes: Lines of text: totals, estimated time and disk.
     """
 
     trials: list[tuple[str, Values, str]]
     notes: list[str]
 
     def rows(self, *, as_stated: bool = False) -> list[dict[str, Any]]:
-        """One row per trial: `trial_id`, the knobs that differ, `seed` and `status`.
+        """One row per trial: `trial_id`, the hyperparameters that differ, `seed` and `status`.
 
-        `as_stated` gives knobs as tables print them; see `config.stated`.
+        With `as_stated`, hyperparameters have the values that tables print; see `config.stated`.
         """
         keys = varied([values for _, values, _ in self.trials])
         rows = []
@@ -98,7 +98,7 @@ def make_plan(
     """Plan a search without running any of it.
 
     Raises:
-        BadInputError: A search would refuse an option or an input too, such as missing data.
+        BadInputError: A search would also refuse an option or an input, such as missing data.
     """
     path = None if study is None else study_path(study)
     question = ask(space, data, seeds, options, path)
@@ -119,7 +119,7 @@ def make_plan(
 
 
 def _disk(queue: Queue) -> str:
-    """The most bytes of one model and of one saved state."""
+    """The bytes of the largest model and of the largest saved state, as text."""
     loader = queue.question.loader
     configs = [trial.config for trial in queue.assignments()]
     configs.append(first_training(queue.question.space))
@@ -133,18 +133,18 @@ def _disk(queue: Queue) -> str:
 
 
 def seed_plan(queue: Queue) -> SeedPlan:
-    """The seeds that a search asks for, and how many configurations have all of them."""
+    """The planned seeds of a search, and how many configurations get all of them."""
     options, grid = queue.question.options, tuple(queue.configurations.grid)
     planned: int | None = len(grid)
     if options.is_sampling and options.is_whole:
         planned = len(grid) + (queue.stages.finalists if queue.stages else 0)
     elif options.is_sampling:
-        planned = None  # their scores decide it
+        planned = None  # scores decide it
     return SeedPlan(queue.question.seeds, planned, grid)
 
 
 def _shown(queue: Queue, study: Study | None) -> str:
-    """Say which differences the seeds of the search can show; see `judging.evidence`."""
+    """Text: the differences that the seeds of the search can show; see `judging.evidence`."""
     options, record = queue.question.options, study.manifest.search if study else None
     older = [Study.read(study_path(other)) for other in options.learn_from]
     noise = older_noise([*older, *([study] if study else [])], queue.question.objectives[0])
@@ -164,9 +164,9 @@ class TrialSeconds(NamedTuple):
     """Seconds of a trial without classifiers and without the pass of a frozen encoder.
 
     Attributes:
-        beside: Its start, and one score while it trains.
+        beside: Its start, and one evaluation during training.
         training: All its steps.
-        end: The last scores of a trained encoder.
+        end: The evaluation at the end, if the encoder is trained.
         whole: The whole trial.
     """
 
@@ -177,12 +177,12 @@ class TrialSeconds(NamedTuple):
 
 
 class TrialTimer:
-    """Times trials part by part: each kind of trial once.
+    """Times each kind of trial once, part by part.
 
     Attributes:
         device: The device of the trials.
-        slots: Trials at a time.
-        passes: Seconds of the encoding passes of frozen encoders; one trial makes it for all.
+        slots: How many trials run at a time.
+        passes: By frozen encoder, the seconds of its encoding pass, which one trial makes for all.
     """
 
     def __init__(self, loader: InputLoader, options: SearchOptions) -> None:
@@ -199,7 +199,7 @@ class TrialTimer:
         """Time a trial.
 
         Raises:
-            TuneSentclError: The trial would fail too.
+            TuneSentclError: The trial would fail, too.
         """
         work = (kind_of(config), config.data, config.optimizer.epochs, config.evaluation)
         if work not in self._timed:
@@ -218,28 +218,28 @@ class TrialTimer:
         start, row, character, cache = self._parts[kind]
         rows, steps = whole_training(config, self._loader)
         training, end = rows * row, character * _characters(inputs.sets.sentences())
-        if cache is not None:  # its evaluations read the cache
+        if cache is not None:  # evaluations read the frozen encoder's cache
             if config.encoder not in self.passes:
                 missing = cache.missing(frozen_encoder_texts(config, inputs))
                 self.passes[config.encoder] = character * _characters(missing)
             return TrialSeconds(start, training, end, start + training)
         point = character * _characters(texts_at_points(config, self._loader))
-        points = -(-steps // every) if every else 0  # the last step is one of them
+        points = -(-steps // every) if every else 0  # the last step is also an evaluation point
         return TrialSeconds(start + point, training, end, start + training + points * point + end)
 
 
 def _measure(
     config: TrialConfig, inputs: TrialInputs, device: str
 ) -> tuple[float, float, float, EmbeddingCache | None]:
-    """Seconds to build a method, of a training row and of a character to encode; a cache."""
+    """Seconds to build a method, seconds a training row, seconds a character, and a cache."""
     texts = list(dict.fromkeys(inputs.sets.sentences())) or inputs.sentences() or toy_vocabulary()
-    # The time of word vectors is that of reading their file, once for all sentences.
+    # Word vectors take the time to read their file, once for all sentences.
     is_words = inputs.checkpoint.kind == "words"
     few = known = texts[:: 1 if is_words else max(1, len(texts) // _SENTENCES)]
     rows = _batches(config, inputs.corpus, device) if config.method.takes_steps else None
     if rows is not None:
         known = list(rows.sentences())
-    assemble(config, inputs, device, known)  # fills the cache of a frozen encoder
+    assemble(config, inputs, device, known)  # the first call fills a frozen encoder's cache
     begin = time.perf_counter()
     method = assemble(config, inputs, device, known)
     start = time.perf_counter() - begin
@@ -254,11 +254,11 @@ def _measure(
 
 
 def _batches(config: TrialConfig, corpus: Corpus, device: str) -> Corpus:
-    """Rows of `_BATCHES` batches from all over the corpus, next to each other as in premises."""
+    """Rows for `_BATCHES` batches, spaced over the corpus; a batch's rows are neighbours."""
     frozen, size = config.method.freezes_encoder, min(config.optimizer.batch_size, len(corpus))
     size = size if frozen or device != "cpu" else min(size, _ROWS)
     firsts = np.linspace(0, len(corpus) - size, _BATCHES, dtype=np.int64)
-    # The texts do not change the time of a frozen encoder's step.
+    # With a frozen encoder, texts do not change the time of a step.
     numbers = firsts[:, None] + np.arange(size) % (_DISTINCT if frozen else size)
     rows = corpus.table.take(pa.array(numbers.ravel()))
     return make_corpus(corpus.kind, rows, corpus.source)
@@ -277,7 +277,7 @@ def _time_row(method: AnyMethod, config: TrialConfig, rows: Corpus) -> float:
             times.append(time.perf_counter())
             if times[-1] - times[0] > _STEPPING_S:
                 break
-    # The first step allocates the optimizer's memory, and is not counted.
+    # The first step allocates the optimizer's memory, so it does not count.
     return (times[-1] - times[0]) / (len(times) - 1) / size["batch_size"]
 
 
@@ -291,11 +291,12 @@ class Estimate(NamedTuple):
 
     Attributes:
         seconds: Time from the launcher's start to its end.
-        runs: Number of runs; a trial runs once for each of its stages.
+        runs: The number of runs; a trial has one run per stage.
         training: Seconds of a whole training of a sampled configuration, divided by the trials at
             a time; None if no configuration is sampled.
-        basis: The mean seconds of a training, or of a trial if none trains, and of encoding.
-        confirmation: Time of the confirmation seeds that follow; 0 without any.
+        basis: Text: the mean seconds of a training (or of a trial, if no trial trains) and of
+            encoding.
+        confirmation: Time of the confirmation seeds; 0 without confirmation.
     """
 
     seconds: float
@@ -306,10 +307,10 @@ class Estimate(NamedTuple):
 
 
 def estimate(queue: Queue, timer: TrialTimer) -> Estimate | None:
-    """Estimate the rest of a search; None if there is nothing to run.
+    """Estimate the time that is left of a search; None if no trial is left to run.
 
-    A stage of a sampled configuration counts as its share of the mean of the trainings that are to
-    run.
+    A stage of a sampled configuration counts as its share of the mean of all trainings that are
+    left.
 
     Raises:
         TuneSentclError: A trial cannot be timed.
@@ -335,7 +336,7 @@ def estimate(queue: Queue, timer: TrialTimer) -> Estimate | None:
 
 
 def _confirmation(question: Question, mean: float, slots: int) -> float:
-    """The seconds of the confirmation of winner, runner-up and baseline, and of Ray's start."""
+    """Seconds for the confirmation of winner, runner-up and baseline, with Ray's start."""
     grid = question.space.configurations
     is_constant = any(not config.method.takes_steps for config in grid)  # the untrained baseline
     trials = (2 if is_constant else 3) * question.options.confirm
@@ -344,7 +345,7 @@ def _confirmation(question: Question, mean: float, slots: int) -> float:
 
 
 def say_estimate(queue: Queue, say: Callable[[str], None]) -> None:
-    """Say the stages and the time of what is left to run."""
+    """Print the stages and the time of the runs that are left."""
     question, planned = queue.question, None
     timer = TrialTimer(question.loader, question.options)
     try:
@@ -367,9 +368,10 @@ def say_estimate(queue: Queue, say: Callable[[str], None]) -> None:
 
 
 def stages_table(queue: Queue, seconds_each: float | None = None) -> Iterator[str]:
-    """The stages of sampled configurations, and the trials beside them; nothing without stages.
+    """Lines on the stages of sampled configurations and the other trials; none without stages.
 
-    `seconds_each` are the seconds of a whole training divided by the trials at a time, if known.
+    `seconds_each` is the time of a whole training divided by the number of trials at a time, if
+    known.
     """
     stages, configurations = queue.stages, queue.configurations
     if stages is None:
@@ -412,7 +414,7 @@ def stages_table(queue: Queue, seconds_each: float | None = None) -> Iterator[st
 
 
 def _rule(queue: Queue, stages: Stages) -> str:
-    """Which trials go on and where the halves come from, which the table of stages lacks."""
+    """Text: which trials go on, and from where both halves are drawn; the table lacks this."""
     if stages.keeps_all:
         return "all configurations train in each stage"
     (halving, *more), is_tpe = stages.halvings, queue.question.options.sampler == "tpe"

@@ -1,6 +1,6 @@
-"""The question of a search: what is searched, with which data, for which scores.
+"""The question of a search: its search space, data and scores, checked.
 
-`ask` refuses bad input before a study is opened. It writes nothing.
+`ask` refuses bad input before a study is opened. This module writes nothing.
 """
 
 import itertools
@@ -45,29 +45,29 @@ from tune_sentcl.tuning.stages import first_shares
 from tune_sentcl.watch.terminal import RichWatcher
 
 MEASURED = ("suites", "own", "cutoffs", "protocols", "cost", "classifier_seeds")
-"""The knobs of `evaluation` that say which scores a trial gets."""
+"""The hyperparameters of `evaluation` that decide which scores a trial gets."""
 
 _LENGTHS = ("data.source", "data.limit", "optimizer.epochs", "optimizer.batch_size")
-"""The knobs that decide how many steps a training makes."""
+"""The hyperparameters that decide the number of steps of a training."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A search that has been checked; its study has not been opened.
+    """A checked search, whose study is not opened yet.
 
     Attributes:
-        space: The space that is searched.
+        space: The search space.
         options: The options of the search.
-        seeds: The seeds of every configuration, in the order in which stages add them.
-        objectives: The scores that are maximized; the first ranks the checkpoints.
+        seeds: The search seeds of every configuration, in the order in which stages add them.
+        objectives: The objectives; the first also ranks kept weights.
         namer: Names the trials, and loads their inputs.
         watcher: Receives the messages of the search.
         shares: The shares of a whole training at the ends of stages.
-        given: The configurations that are proposed before the sampler draws.
-        whole: Those of `given` that take part in no halving and run whole.
-        origin: The origin of every trial, for single trials and confirmation seeds; None takes the
-            origin that each trial has.
-        confirmed: The configurations that confirmation seeds compare, the winner first.
+        given: The configurations to propose before the sampler draws.
+        whole: Those of `given` that train to the end without a halving.
+        origin: The origin of every trial, for single trials and confirmation seeds; None: each
+            trial's own.
+        confirmed: The configurations that train with confirmation seeds, the winner first.
     """
 
     space: Space
@@ -84,12 +84,12 @@ class Question:
 
     @property
     def loader(self) -> InputLoader:
-        """Reads the inputs of the trials."""
+        """The loader of the trials' inputs."""
         return self.namer.loader
 
     @property
     def measured(self) -> dict[str, Any]:
-        """The knobs `MEASURED`, which say how all trials are scored."""
+        """The values of `MEASURED`, which all trials share."""
         return measured(self.space)
 
 
@@ -106,15 +106,15 @@ def ask(
 ) -> Question:
     """Load what the grid and the sampler need, and check it.
 
-    `first_checks` has checked what needs no torch. `study` is the path of the study, whose tasks
-    and mined negatives are taken. With `extends` the space has these tasks and further ones.
+    Call `first_checks` before. `study` is the path of the study, from which tasks and mined
+    negatives are taken. With `extends`, the search space has the study's tasks and further ones.
     Without a watcher, messages go to stderr.
 
     Raises:
         BadInputError: An option or an input is wrong.
     """
     check_priors(space)
-    measured(space)  # it refuses trials that are not scored alike
+    measured(space)  # raises if trials are scored differently
     asked, held = space, None if study is None else study_at(study, space)
     begun = held.manifest if held and held.has_finished else None
     if begun and begun.measured and not extends:
@@ -128,7 +128,7 @@ def ask(
     )
     sampled = options.is_sampling
     objectives = search_objectives(
-        space if options.objectives else asked,  # tasks that were added change no default
+        space if options.objectives else asked,  # added tasks do not change the default
         loader,
         named=bool(options.objectives),
         single_trial=origin == "single",
@@ -169,10 +169,10 @@ def ask(
 
 
 def measured(space: Space) -> dict[str, Any]:
-    """The knobs `MEASURED` of the trials of a space.
+    """The values of `MEASURED` that all trials of a search space share.
 
     Raises:
-        ConfigError: Two trials are scored by different ones, or a range draws one.
+        ConfigError: Trials have different values, or a range draws a value.
     """
     kinds = [
         {name: getattr(config.evaluation, name) for name in MEASURED}
@@ -201,12 +201,12 @@ def measured(space: Space) -> dict[str, Any]:
 
 
 def stored_config(text: str, name: str, scored_by: Mapping[str, Any]) -> TrialConfig:
-    """The config of a row of a study without its seed, scored by values of `MEASURED`.
+    """The config of a study's row without its seed, with other values of `MEASURED`.
 
     Args:
         text: The row's column `config`.
-        name: What it is the config of, for errors.
-        scored_by: The values, which replace those of the row.
+        name: The name of the trial or configuration, for errors.
+        scored_by: The values of `MEASURED`, which replace those of the row.
     """
     values = dict(flatten(json.loads(text)))
     values |= {f"evaluation.{key}": value for key, value in scored_by.items()}
@@ -214,10 +214,10 @@ def stored_config(text: str, name: str, scored_by: Mapping[str, Any]) -> TrialCo
 
 
 def _as_the_study(space: Space, recorded: Mapping[str, Any]) -> Space:
-    """The space with the tasks and scores of its study.
+    """The search space, with the tasks and scores of its study.
 
     Raises:
-        ConfigError: It asks for others.
+        ConfigError: The search space asks for other tasks or scores.
     """
     asked, faults = measured(space), []
     both = united_measures(recorded, asked)
@@ -255,9 +255,10 @@ def _as_the_study(space: Space, recorded: Mapping[str, Any]) -> Space:
 
 
 def united_measures(theirs: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of `MEASURED` of a study and further ones, in lists those of the study first.
+    """Unite a study's values of `MEASURED` with further ones; lists begin with the study's.
 
-    A task of `own` (`name=place`) may have moved: its name counts, and the later place.
+    A custom task (`name=place`) of `own` may have moved: its name identifies it, the later place
+    counts.
     """
     both = dict(theirs)
     for name, value in own.items():
@@ -270,7 +271,7 @@ def united_measures(theirs: Mapping[str, Any], own: Mapping[str, Any]) -> dict[s
 
 
 def whole_training(config: TrialConfig, loader: InputLoader) -> tuple[int, int]:
-    """Rows of a whole training, and about how many steps it makes."""
+    """The rows that a whole training reads, and about how many steps it makes."""
     if not config.method.takes_steps:
         return 0, 0
     if rehearsal := loader.load(config).rehearsal:
@@ -287,15 +288,16 @@ def whole_training(config: TrialConfig, loader: InputLoader) -> tuple[int, int]:
 
 
 def shortest_training(space: Space, loader: InputLoader) -> tuple[int, int, int]:
-    """The training of grid and ranges that makes the fewest steps.
+    """The training of the grid and the ranges that makes the fewest steps.
 
     Returns:
-        Its steps, the texts that it trains on, and the texts that one score at the end of a stage
-        encodes: none of a frozen encoder, which has encoded them before. Zeros without a training.
+        Its steps, the number of its training texts, and the number of texts that a score at the
+        end of a stage encodes (0 with a frozen encoder, which has encoded them). Zeros without a
+        training.
     """
     found = []
     for config in _trainings(space):
-        with suppress(BadInputError):  # inputs that cannot be read do not run
+        with suppress(BadInputError):  # unreadable inputs do not run
             rows, steps = whole_training(config, loader)
             inputs, frozen = loader.load(config), config.method.freezes_encoder
             if known := inputs.rehearsal:
@@ -308,18 +310,18 @@ def shortest_training(space: Space, loader: InputLoader) -> tuple[int, int, int]
 
 
 def texts_at_points(config: TrialConfig, loader: InputLoader) -> set[str]:
-    """The texts that one score encodes while a trial runs."""
+    """The texts that an evaluation point encodes."""
     tasks = tasks_at_points(loader.load(config).sets, loader.stage_objective)
     return {text for task in tasks for prompt in get_args(Prompt) for text in task.texts(prompt)}
 
 
 def first_training(space: Space) -> TrialConfig:
-    """A training of the grid, else one of the ranges, else a trial without a training."""
+    """A training of the grid, else one of the ranges, else a configuration without training."""
     return next(_trainings(space), space.configurations[0])
 
 
 def _trainings(space: Space) -> Iterator[TrialConfig]:
-    """The grid's trainings, and one for each method of the ranges and each end of `_LENGTHS`."""
+    """Yield the grid's trainings, and for each method one at each end of `_LENGTHS`' ranges."""
     yield from (config for config in space.configurations if config.method.takes_steps)
     for branch in space.branches() if space.ranges else ():
         drawn = [item for item in space.active_ranges(branch) if item.key not in branch]
@@ -327,14 +329,14 @@ def _trainings(space: Space) -> Iterator[TrialConfig]:
         used = (e if i.key in _LENGTHS else e[:1] for i, e in zip(drawn, ends, strict=True))
         for values in itertools.product(*used):
             ranged = dict(zip((item.key for item in drawn), values, strict=True))
-            with suppress(BadInputError):  # nor do invalid values
+            with suppress(BadInputError):  # invalid values do not run
                 config = space.sampled({**branch, **ranged})
                 if config.method.takes_steps:
                     yield config
 
 
 def _auto_values(space: Space, loader: InputLoader) -> dict[str, Values]:
-    """The settings that the files of the encoders state, by encoder."""
+    """By encoder, the settings that its files state."""
     own = (config for config in space.configurations if not config.method.is_trainer)
     names = {config.encoder.checkpoint for config in own}
     for item in space.ranges:
@@ -342,6 +344,6 @@ def _auto_values(space: Space, loader: InputLoader) -> dict[str, Values]:
             names.update(item.choices)
     settings = {}
     for name in sorted(names):
-        with suppress(CheckpointError):  # the trial that needs it reports it
+        with suppress(CheckpointError):  # the trial that needs it reports the error
             settings[name] = auto_values_of(loader.checkpoint(name))
     return settings

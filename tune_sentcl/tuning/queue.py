@@ -1,4 +1,4 @@
-"""The queue of a search: what its study lacks, and which trial runs next."""
+"""The queue of a search: the trials that its study lacks, and which of them runs next."""
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,21 +28,21 @@ from tune_sentcl.tuning.staging import (
 
 
 class Queue:
-    """Hands out trials and takes their ends.
+    """Hands out trials, and takes their ends.
 
-    It is built whole from a question and the study's history, and decides the same in each run.
+    A queue is built from a question and the study's history, and decides the same in each run.
 
     Laws: a trial is handed out once for each of its stages, and again only after `requeue`. The
-    grid comes first, those of its trials that failed in an earlier run last. Of sampled
-    configurations those of the latest stage come first, because they take longest. No
-    configuration is proposed twice. A second report of an end changes nothing.
+    grid comes first; its trials that failed in an earlier run come last. Sampled configurations of
+    the latest stage come first, because they take longest. No configuration is proposed twice. A
+    second report of an end changes nothing.
 
     Attributes:
         question: The search.
-        history: The study's trials; it changes as further trials end.
+        history: The study's trials; it changes when further trials end.
         configurations: The configurations of this search.
         running: Trials that were handed out and have not ended.
-        record: What the study must hold of the halvings before the next trial is handed out.
+        record: The halvings that the study must record before the next trial is handed out.
         num_given: How many given configurations this search adds.
     """
 
@@ -55,15 +55,15 @@ class Queue:
         interrupted: Mapping[str, TrialConfig] = MappingProxyType({}),
         configurations: SearchConfigurations | None = None,
     ) -> None:
-        """Queue what a study lacks.
+        """Queue the trials that a study lacks.
 
         Args:
             question: The search.
             history: The study's trials.
             record: The study's last search.
-            interrupted: Trials with a saved state and no row. Without halvings, sampled ones are
-                proposed again before the sampler draws.
-            configurations: The configurations of the grid; None: those of the space.
+            interrupted: Trials with a saved state but without a row. Without halvings, such trials
+                of sampled configurations are proposed again before the sampler draws.
+            configurations: The configurations of the grid; None: those of the search space.
 
         Raises:
             ConfigError: The budget pays for no configuration.
@@ -80,13 +80,13 @@ class Queue:
         self.configurations = configurations
         self.running: set[str] = set()
         self.num_given = 0
-        self._queue: deque[str] = deque()  # of the grid
-        self._again: set[str] = set()  # trials with a row that are to run again
+        self._queue: deque[str] = deque()  # trials of the grid
+        self._again: set[str] = set()  # trials that have a row but run again
         self._given: deque[Params] = deque()
         self._told: set[str] = set()
-        self._is_bounded = False  # by the points of the ranges
+        self._is_bounded = False  # whether the ranges hold fewer points than asked
         self._has_halvings = len(question.shares) > 1 or bool(self.record.halvings)
-        self._staging: Staging | None = None  # without one nothing is sampled
+        self._staging: Staging | None = None  # None: nothing is sampled
         sampled = list(filter(self.configurations.take_stored, history.configurations()))
         self._take_rows()
         if options.is_sampling:
@@ -99,7 +99,7 @@ class Queue:
                 self._tell(self.configurations[name])
 
     def _take_rows(self) -> None:
-        """Take the rows of all known trials, and queue those of the grid that are to run."""
+        """Take the rows of all known trials, and queue trials of the grid that must run."""
         failed: list[str] = []
         for configuration in self.configurations.values():
             for seed in self.configurations.seeds_of(configuration):
@@ -109,7 +109,8 @@ class Queue:
                     self._queue.extend([trial_id] if is_grid else ())
                     continue
                 configuration.results[seed] = self.history.result(trial_id)
-                # A point of the grid that an earlier search sampled may have been paused.
+                # An earlier search may have sampled and paused a configuration that is now in the
+                # grid.
                 is_paused = is_grid and status == "pruned"
                 if is_paused or (status == "failed" and self.runs_again(trial_id)):
                     self._again.add(trial_id)
@@ -119,7 +120,7 @@ class Queue:
     def _resumed(
         self, sampled: Sequence[Configuration], interrupted: Mapping[str, TrialConfig]
     ) -> Staging:
-        """The stages with what the study has sampled, and with the given configurations queued."""
+        """The stages with the study's sampled configurations; queue the given configurations."""
         configurations, question = self.configurations, self.question
         num_seeds, grid = len(question.seeds), len(configurations.grid)
         most = max(1, self._sampler.points - configurations.num_in_ranges)
@@ -144,8 +145,8 @@ class Queue:
         stages = recorded_stages(self.record, num_seeds, grid)
         staging = Staging(stages, configurations, self._again)
         self._take_recorded(staging, sampled)
-        # They begin a halving of which nothing is recorded, also where an earlier run has ended
-        # before.
+        # The given configurations begin a halving without recorded configurations, even if an
+        # earlier run has ended before that halving began.
         if self.record.halvings and not self.record.halvings[-1].sampled:
             self._given.extend(filter(self._is_new, given))
         self.num_given = count + len(self._given)
@@ -155,7 +156,7 @@ class Queue:
         return staging
 
     def _say_what_is_not_paid(self, before: SearchRecord, stages: Stages) -> None:
-        """Say what the options change nothing by, or what they do not cover."""
+        """Say which options have no effect, or which part of the search they do not cover."""
         options, say = self.question.options, self.question.watcher.say
         if options.budget is not None and options.budget > before.budget and not self._is_bounded:
             more = options.budget - before.budget
@@ -191,7 +192,7 @@ class Queue:
             raise StudyError(Fault("--study", rule=rule, move=move))
 
     def next(self) -> Assignment | None:
-        """Hand out the next trial; None until a further trial has ended, or `finished`."""
+        """Hand out the next trial; None until another trial has ended, or if `finished`."""
         if self._queue:
             return self._hand_out(self._queue.popleft(), 1.0)
         staging = self._staging
@@ -211,7 +212,7 @@ class Queue:
         return self.configurations.assignment(trial_id, until)
 
     def end(self, trial_id: str, result: Result) -> None:
-        """Take the end of a trial, or of its stage."""
+        """Take the end of a trial or of its stage."""
         known = self.configurations.of_trial(trial_id)
         if trial_id not in self.running or known is None:
             return
@@ -224,7 +225,7 @@ class Queue:
             self._tell(configuration)
 
     def requeue(self, trial_id: str) -> None:
-        """Queue a trial again, before all others, after its worker was lost."""
+        """Queue a trial again, ahead of all others, after its worker was lost."""
         self.running.discard(trial_id)
         if self._is_of_grid(trial_id):
             self._queue.appendleft(trial_id)
@@ -236,7 +237,7 @@ class Queue:
 
     @property
     def finished(self) -> bool:
-        """Whether every trial has ended and no more will come."""
+        """Whether every trial has ended and no further trial will come."""
         staging = self._staging
         waits = self.running or self._queue
         if staging is None or waits:
@@ -245,12 +246,12 @@ class Queue:
 
     @property
     def total(self) -> int:
-        """How many runs the search has, ended ones included; a trial runs once for each stage."""
+        """How many runs the search has, including ended runs; a trial has one run per stage."""
         return self.done + len(self.expected()) + list(self._grid_runs().values()).count(False)
 
     @property
     def done(self) -> int:
-        """How many of these have ended."""
+        """How many of the search's runs have ended."""
         staged = self._staging.runs() if self._staging else ()
         return sum(self._grid_runs().values()) + sum(run.has_ended for run in staged)
 
@@ -273,11 +274,11 @@ class Queue:
         return len(self._queue) + len(self._staging.due(self.running))
 
     def queued(self) -> list[Assignment]:
-        """The trials of the grid that are to run."""
+        """The trials of the grid that have not run."""
         return [self.configurations.assignment(trial_id) for trial_id in self._queue]
 
     def expected(self) -> list[float]:
-        """The runs of stages that are to come, as shares of a whole training."""
+        """The runs of stages that are left, as shares of a whole training."""
         staging = self._staging
         if staging is None:
             return []
@@ -285,23 +286,24 @@ class Queue:
         return staging.expected(complete=not (grows or staging.due(self.running) or self.running))
 
     def trials(self) -> Iterable[str]:
-        """The ids of all trials that this search has run, runs now or knows to run."""
+        """The ids of all trials that this search has run, is running, or will certainly run."""
         staged = (run.trial_id for run in self._staging.runs()) if self._staging else ()
         return dict.fromkeys([*self._grid_runs(), *staged])
 
     def assignments(self) -> Iterator[Assignment]:
-        """All trials so far, ended ones included."""
+        """All known trials of the search, including ended trials."""
         return map(self.configurations.assignment, self.trials())
 
     def waiting(self) -> set[str]:
-        """Trials that are queued or running; the study keeps the files that they need."""
+        """Trials that are queued or running; the study must keep their files."""
         due = self._staging.due(self.running) if self._staging else ()
         return {*self.running, *self._queue, *due}
 
     def runs_again(self, trial_id: str) -> bool:
-        """Whether a repetition of the command runs a failed trial again.
+        """Whether a repeated command runs a failed trial again.
 
-        It does not if its settings let a sampled configuration fail: that would cost the same.
+        It does not if the trial is of a sampled configuration and failed through its
+        hyperparameters, because it would fail again at the same cost.
         """
         if self.configurations.of_trial(trial_id) is None:
             return False
@@ -309,9 +311,9 @@ class Queue:
         return self._is_of_grid(trial_id) or not caused
 
     def has_ended(self, name: str) -> bool:
-        """Whether a configuration certainly runs no further trial in this search.
+        """Whether a configuration will certainly run no further trial in this search.
 
-        A paused one may go on as long as the search runs.
+        A paused configuration may go on as long as the search runs.
         """
         configuration = self.configurations[name]
         seeds, results = self.configurations.seeds_of(configuration), configuration.results
@@ -322,7 +324,7 @@ class Queue:
         return is_whole and self._again.isdisjoint(configuration.trials.values())
 
     def pause_above(self, name: str, until: float) -> float | None:
-        """The least score at the end of a stage with which a trial may go on; None: no stage."""
+        """The least score at the end of a stage with which a trial may go on; else None."""
         return self._staging.pause_above(name, until) if self._staging and until < 1 else None
 
     def _is_of_grid(self, trial_id: str) -> bool:
@@ -341,8 +343,8 @@ class Queue:
     def _begin_part(self, staging: Staging) -> None:
         """Sample the configurations of a halving's next part, and record them.
 
-        The first part is drawn at random. The sampler of each later one has been told how far each
-        configuration before it got.
+        The first part is drawn at random. For a later part, the sampler has learned how far each
+        earlier configuration got.
         """
         options, number = self.question.options, len(staging.parts)
         name = options.sampler if number else "random"
@@ -364,7 +366,7 @@ class Queue:
         self.record = replace(self.record, halvings=tuple(halvings))
 
     def _propose(self, staging: Staging) -> None:
-        """Add a configuration that the study does not hold; note if the ranges hold no more."""
+        """Add a configuration that the study lacks; stop sampling if the ranges hold none."""
         found = self._sampled()
         if found is None:
             staging.close()
@@ -372,7 +374,7 @@ class Queue:
             staging.add(found[0])
 
     def _sampled(self) -> tuple[str, Params] | None:
-        """A new configuration and its values of the ranges; None if the ranges hold no more."""
+        """A new configuration and its values in the ranges; None if the ranges hold no more."""
         params = None
         while self._given and params is None:
             given = self._given.popleft()
@@ -386,14 +388,14 @@ class Queue:
         return name, params
 
     def _to_run(self, params: Params) -> Params:
-        """The params that run in place of proposed ones."""
+        """The params to run in place of proposed params."""
         return params
 
     def _is_new(self, params: Params) -> bool:
         return self.configurations.is_new(params)
 
     def _tell(self, configuration: Configuration) -> None:
-        """Without halvings, tell the sampler once how a configuration has ended."""
+        """Without halvings, tell the sampler once the score of an ended configuration."""
         if self._staging is None or self._has_halvings:
             return
         score = self._staging.score_to_tell(configuration)
@@ -403,7 +405,7 @@ class Queue:
 
 
 def _take_stored(staging: Staging, sampled: Sequence[Configuration]) -> None:
-    """Add the study's sampled configurations: those that have ended, others while they fit."""
+    """Add the study's sampled configurations: all ended ones, then others while there is room."""
     for name in [each.name for each in sampled if staging.has_ended(each)]:
         staging.add(name)
     for configuration in sampled:
@@ -412,13 +414,13 @@ def _take_stored(staging: Staging, sampled: Sequence[Configuration]) -> None:
 
 
 def read_queue(question: Question, study: Study | None) -> Queue:
-    """The queue of a search over a study; None: over a new one. It writes nothing.
+    """The queue of a search over a study (None: a new study). It writes nothing.
 
     Raises:
-        ConfigError: The budget is too small, or the study's halvings cannot go on.
+        ConfigError: The budget is too small, or the study's halvings cannot continue.
         ObjectiveError: A finished trial lacks the value of an objective.
-        StudyError: The trials were scored on other evaluation data, the rows of an own task have
-            changed since, or another rule has sampled the configurations.
+        StudyError: The trials were scored on other evaluation data, the rows of a custom task have
+            changed since, or another rule sampled the configurations.
     """
     record, interrupted = None, dict[str, TrialConfig]()
     history = read_history(question, study)
@@ -442,10 +444,10 @@ def read_queue(question: Question, study: Study | None) -> Queue:
 
 
 def read_history(question: Question, study: Study | None) -> History:
-    """The history of a study for the objectives of a question; None: of a new study.
+    """The history of a study (None: a new study) for the objectives of a question.
 
     Raises:
-        StudyError: The trials were scored on other evaluation data, or the rows of an own task
+        StudyError: The trials were scored on other evaluation data, or the rows of a custom task
             have changed since.
     """
     history, loader = History(question.objectives), question.loader
@@ -458,7 +460,7 @@ def read_history(question: Question, study: Study | None) -> History:
 
 
 def _changed_code(history: History) -> Iterator[str]:
-    """Say of each plugin's method how many trials of a study ran with other code of it."""
+    """For each plugin's method, say how many trials of the study ran with other code."""
     columns = (history.table[name].to_pylist() for name in ("method.name", "code_fingerprint"))
     older: Counter[str] = Counter(
         method
@@ -474,7 +476,7 @@ def _changed_code(history: History) -> Iterator[str]:
 
 
 def _refuse_lacking(queue: Queue) -> None:
-    """Raise ObjectiveError if finished trials of the search have no value of an objective."""
+    """Raise ObjectiveError if finished trials of the search lack a value of an objective."""
     history, known = queue.history, queue.configurations
     trials = (each.trials[seed] for each in known.values() for seed in known.seeds_of(each))
     finished = (name for name in trials if history.status(name) == "finished")

@@ -1,4 +1,4 @@
-"""Sentences that a user should know before the first trial; they decide nothing."""
+"""Remarks that a user should read before the first trial; they decide nothing."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,11 +26,11 @@ def warnings(
     *,
     sampled: bool,
 ) -> Iterator[str]:
-    """Everything that a user should know before the first trial, each sentence once.
+    """Yield the remarks that a user should read before the first trial, each once.
 
     Args:
-        space: The space that is searched.
-        read: Its grid's configurations with their inputs.
+        space: The search space.
+        read: The grid's configurations with their inputs.
         num_batches: From `check_first_batches`.
         objectives: The objectives of the search.
         sampled: Whether configurations are sampled from the ranges too.
@@ -78,7 +78,7 @@ def _rehearsals(read: Sequence[GridInputs], objectives: Sequence[Objective]) -> 
 
 
 def _unused_prefixes(read: Sequence[GridInputs]) -> Iterator[str]:
-    """Encoders whose own files ask for prefixes that the trials leave out."""
+    """Encoders whose files ask for prefixes that the trials do not use."""
     unused: dict[str, Prefixes] = {}
     for point in read:
         stated = point.inputs.checkpoint.prefixes
@@ -95,7 +95,7 @@ def _unused_prefixes(read: Sequence[GridInputs]) -> Iterator[str]:
 
 
 def _other_than_stated(read: Sequence[GridInputs]) -> Iterator[str]:
-    """Encoders that the trials pool or truncate otherwise than their own files state."""
+    """Encoders that the trials pool or truncate differently from what their files state."""
     by_checkpoint: dict[str, list[GridInputs]] = {}
     for point in read:
         by_checkpoint.setdefault(point.config.encoder.checkpoint, []).append(point)
@@ -116,7 +116,7 @@ def _other_than_stated(read: Sequence[GridInputs]) -> Iterator[str]:
 
 
 def _unusual_values(configs: Sequence[TrialConfig], static: Collection[str]) -> Iterator[str]:
-    """Values that few people use; `static` names the static encoders."""
+    """Hyperparameters with unusual values; `static` names the static encoders."""
     unusual: dict[tuple[str, str], dict[str, None]] = {}
     for config in configs:
         values = config.dotted()
@@ -131,7 +131,7 @@ def _unusual_values(configs: Sequence[TrialConfig], static: Collection[str]) -> 
 
 
 def _few_batches(read: Sequence[GridInputs], sizes: Sequence[int]) -> Iterator[str]:
-    """Batches that hold all rows; `sizes` are those that a sampler may draw."""
+    """Batches that hold all rows; `sizes` are batch sizes that a sampler may draw."""
     said: dict[str, None] = {}
     for point in (point for point in read if point.config.method.trains_on_rows):
         corpus = point.inputs.corpus
@@ -149,7 +149,7 @@ def _few_batches(read: Sequence[GridInputs], sizes: Sequence[int]) -> Iterator[s
 def _short_batches(
     read: Sequence[GridInputs], num_batches: Mapping[BatchKind, int]
 ) -> Iterator[str]:
-    """Batches that `distinct` makes shorter than they might be, so that there are more of them."""
+    """Batches that the order `distinct` shortens, which makes an epoch longer."""
     for kind, point in {batch_kind(point.config): point for point in read}.items():
         sizes, count = point.inputs.corpus.epoch_sizes(), num_batches[kind]
         full = sum(-(-rows // point.config.optimizer.batch_size) for rows in sizes)
@@ -182,7 +182,7 @@ def _left_out_rows(read: Sequence[GridInputs]) -> Iterator[str]:
 def _unreached_points(
     read: Sequence[GridInputs], sizes: Sequence[int], num_batches: Mapping[BatchKind, int]
 ) -> Iterator[str]:
-    """Evaluation points behind the last step; `sizes` are batches that a sampler may draw."""
+    """Evaluation points after the last step; `sizes` are batch sizes that a sampler may draw."""
     said: dict[str, None] = {}
     for point in (point for point in read if point.config.method.trains_on_rows):
         config, every = point.config, point.config.evaluation.every

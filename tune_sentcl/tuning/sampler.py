@@ -1,4 +1,4 @@
-"""Where sampled configurations come from: TPE, random points, older studies and priors."""
+"""The sources of sampled configurations: TPE, random points, older studies and priors."""
 
 import itertools
 import math
@@ -34,37 +34,37 @@ from tune_sentcl.tuning.stages import CONFIGURATION_ERRORS
 
 IsNew = Callable[[Params], bool]
 LEAST_TOLD = 10
-"""The fewest told configurations from which TPE draws values of a range, Optuna's default."""
+"""TPE draws at random until it was told this many configurations, Optuna's default."""
 _MAX_ASKS = 4
-"""A few more asks find better points than a random draw after the first duplicate."""
+"""After a first duplicate, a few more proposals are better than a random draw."""
 _MOST_LISTED = 20_000
 """Ranges with more points are sampled as if they were continuous."""
 _MAX_TAKEN = 1_000
-"""Known points in a row after which ranges that are not listed count as exhausted."""
+"""Ranges that are not listed count as exhausted after this many known points in a row."""
 
 
 class Sampler:
-    """Proposes configurations, each once, and learns one number of each.
+    """Proposes each configuration once, and learns a score of each.
 
-    The sampler `tpe` is Optuna's multivariate TPE (Bergstra et al. 2011), asked and told as its
-    users do. A configuration that was proposed and has not been told counts as running: the
-    sampler keeps away from it. The sampler `random` learns nothing, and its points are one
-    sequence that depends on the seed alone.
+    The sampler `tpe` is Optuna's multivariate TPE (Bergstra et al. 2011), used through ask and
+    tell. A configuration that was proposed but not told counts as running, and the sampler avoids
+    its neighbourhood. The sampler `random` learns nothing; its points are one sequence that
+    depends only on the seed.
 
     Attributes:
-        points: The points of the ranges; infinity if one is continuous.
-        asked: The trial of TPE's last proposal, until it has a name.
+        points: The number of points of the ranges; infinity if a range is continuous.
+        asked: Optuna's trial of TPE's last proposal, until the configuration has a name.
     """
 
     def __init__(self, name: SamplerName, space: Space, seed: int, drawn: int) -> None:
         """Make a sampler.
 
         Args:
-            name: Its name; `grid` proposes nothing, and is never asked.
-            space: The ranges.
+            name: The sampler's name; do not ask a sampler `grid` for proposals.
+            space: The search space with the ranges.
             seed: The seed of its draws.
-            drawn: How many earlier draws the study holds. TPE must not repeat those that it began
-                with. Random points begin anew, and those that the study holds are passed.
+            drawn: How many earlier draws the study holds. TPE gets another random stream for each
+                number. Random points start from the beginning, and known points are skipped.
         """
         self.space, self._random = space, random.Random(seed)
         self._branches = space.branches() if space.ranges else []
@@ -74,15 +74,15 @@ class Sampler:
         self.asked: optuna.Trial | None = None
         self._running: dict[str, optuna.Trial] = {}
         self._study = _tpe(seed, drawn) if name == "tpe" else None
-        self._told: Counter[str] = Counter()  # by range, in how many configurations it is active
+        self._told: Counter[str] = Counter()  # how many told configurations have each range
 
     def propose(self, is_new: IsNew) -> Params | None:
-        """Propose a new point; None if the ranges hold no further one.
+        """Propose a new point; None if the ranges hold no further point.
 
-        A duplicate is reported as failed, from which TPE does not learn: its value, reported
-        twice, would bias the sampler towards it. TPE is then asked for a point of a random method
-        and optimizer, because it may prefer a method without further points. After `_MAX_ASKS`
-        duplicates in a row a random point is taken.
+        A duplicate is told to TPE as failed: a second value would bias TPE towards the point. TPE
+        is then asked for a point with a random method and optimizer, because it may prefer a
+        method without further points. After `_MAX_ASKS` duplicates in a row, a random point is
+        taken.
         """
         study, branch = self._study, Params()
         for _ in range(_MAX_ASKS if self._branches else 0):
@@ -99,19 +99,19 @@ class Sampler:
         return None if point is None else self.take(point)
 
     def take(self, params: Params) -> Params:
-        """Take a point that the sampler does not choose."""
+        """Take a point that another source has chosen, and tell TPE that it runs."""
         if self._study is not None:
             self.asked, params = self._ask(self._study, params)
         return params
 
     def begin(self, name: str) -> None:
-        """Name the configuration that stands for the point of the last proposal."""
+        """Name the configuration of the last proposed point."""
         if self.asked is not None:
             self._running[name] = self.asked
             self.asked = None
 
     def tell(self, name: str, values: Mapping[str, Any], score: float) -> None:
-        """Tell the score of a configuration, which need not be one that was proposed here."""
+        """Tell the score of a configuration, whether or not this sampler proposed it."""
         if self._study is None:
             return
         axes = distributions(self.space, values)
@@ -138,7 +138,7 @@ class Sampler:
         return trial, suggest(trial, self.space)
 
     def _free(self, branch: Params) -> list[Range]:
-        """The ranges of a method and an optimizer, without these two."""
+        """The active ranges of a branch, without those that choose method and optimizer."""
         return [item for item in self.space.active_ranges(branch) if item.key not in branch]
 
     def _listed(self) -> Iterator[Params]:
@@ -152,7 +152,7 @@ class Sampler:
         yield from points
 
     def _endless(self) -> Iterator[Params]:
-        """Random points; a method with few points comes as often as one with many."""
+        """Random points; each method is equally frequent, however many points it has."""
         while True:
             branch = self._random.choice(self._branches)
             drawn = {item.key: _draw(item, self._random) for item in self._free(branch)}
@@ -162,7 +162,8 @@ class Sampler:
 def _tpe(seed: int, drawn: int) -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with warnings.catch_warnings():
-        # `group` is experimental. Without it TPE models conditional knobs independently.
+        # `group` is experimental; without it, TPE models conditional hyperparameters
+        # independently.
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         sampler = optuna.samplers.TPESampler(
             seed=stream_seed(seed, "sampler", drawn) % 2**32,
@@ -203,7 +204,7 @@ def distribution(item: Range) -> BaseDistribution:
 
 
 def suggest(trial: optuna.Trial, space: Space) -> Params:
-    """Draw one value for each range that is active for the drawn method and optimizer."""
+    """Suggest a value for each range that is active for the suggested method and optimizer."""
     values: Params = {}
     for item in space.ranges:
         if item in space.active_ranges(values):
@@ -222,11 +223,10 @@ def _suggest_one(trial: optuna.Trial, item: Range) -> Any:
 
 
 def distributions(space: Space, values: Mapping[str, Any]) -> dict[str, BaseDistribution] | None:
-    """The distributions of the active ranges; None if a knob is missing or outside its range.
+    """The distributions of the active ranges; None if a value is missing or outside its range.
 
-    TPE would model a knob that some trials lack apart from the others. A trial gets the present
-    ranges as distributions, wherever it was drawn: where these differ between trials, TPE takes
-    the first trial's.
+    TPE models a hyperparameter that some trials lack separately. All trials get the current
+    ranges, wherever they were drawn, because TPE would use those of the first trial for all.
     """
     active = space.active_ranges(values)
     if not all(item.key in values and item.holds(values[item.key]) for item in active):
@@ -240,18 +240,17 @@ WORST = -1.0
 """The lowest standardized value."""
 
 SIZE = 10
-"""The most configurations of other studies that a search starts with."""
+"""The most configurations of other studies with which a search starts."""
 
 MOST_WHOLE = 3
-"""The first of them train whole at once; the others begin the first halving."""
+"""The first of these train to the end at once; the others begin the first halving."""
 
 
 def standardized(values: Mapping[K, float]) -> dict[K, float]:
-    """Map the values of one study so that its center becomes 0 and its best value 1.
+    """Scale the values of one study so that its center becomes 0 and its best value 1.
 
     The center is the median, or the worst finite value if that is higher: a search that stops most
-    configurations early has scores of the best ones only. Values below -1 become -1, so that a
-    diverged trial does not set the scale.
+    configurations early has final scores only of the best. Values below -1 become -1.
 
     Args:
         values: The values; -inf stands for a configuration without a score.
@@ -267,13 +266,14 @@ def standardized(values: Mapping[K, float]) -> dict[K, float]:
 def portfolio(studies: Sequence[Mapping[K, float]], size: int) -> list[K]:
     """Choose greedily the configurations that together did best in several studies.
 
-    Each choice maximizes the mean over the studies of the best standardized value that a chosen
-    configuration has there. Among equal choices, the one with the highest mean value of its own
-    comes first, then the first in the order of the studies. A configuration has the worst value
-    in a study that does not hold it. One that is below the center of every study is not chosen.
+    For a set of configurations, take in each study the best standardized value. Each choice
+    maximizes the mean of these values over the studies. Ties go to the configuration with the
+    higher mean value of its own, then to the order of the studies. In a study that lacks a
+    configuration, its value is the worst. A configuration below the center of every study is not
+    chosen.
 
     Args:
-        studies: For each study the standardized value of each configuration.
+        studies: For each study, the standardized value of each configuration.
         size: The most configurations to choose.
     """
     candidates = dict.fromkeys(key for study in studies for key in study if study[key] >= 0)
@@ -299,14 +299,14 @@ PastStudy = dict[tuple[tuple[str, Any], ...], float]
 
 
 def best_params(studies: Sequence[PastStudy]) -> list[Params]:
-    """The portfolio of other studies, given their standardized scores by params."""
+    """The `portfolio` of other studies, as params."""
     return [dict(key) for key in portfolio(studies, SIZE)]
 
 
 def prior_params(space: Space) -> list[Params]:
-    """The configurations of a space's priors: one for each method and optimizer with all of them.
+    """The configurations of a search space's priors: one per method and optimizer with all priors.
 
-    A prior of `method.name` or `optimizer.name` leaves out the other methods or optimizers.
+    A prior of `method.name` or `optimizer.name` excludes the other methods or optimizers.
     """
     complete = []
     for branch in space.branches():
@@ -319,10 +319,10 @@ def prior_params(space: Space) -> list[Params]:
 
 
 def check_priors(space: Space) -> None:
-    """Refuse a prior that no method has all priors for: a search would ignore it.
+    """Refuse a prior if every method lacks another prior, because a search would ignore it.
 
     Raises:
-        SpaceError: A prior lacks those of other ranges.
+        SpaceError: A prior lacks the priors of other ranges.
     """
     lacking: dict[str, list[str]] = {}
     for active in map(space.active_ranges, space.branches()):
@@ -348,14 +348,15 @@ def check_priors(space: Space) -> None:
 def past_studies(
     studies: Sequence[str], space: Space, objectives: Sequence[Objective], loader: InputLoader
 ) -> list[PastStudy]:
-    """Read the configurations of other studies that lie in the ranges of a space.
+    """Read the configurations of other studies that lie in the ranges of a search space.
 
-    A knob of method or optimizer that a study varied and the space fixes must have the same value.
-    All else may differ, such as encoder and data.
+    If a study varied a hyperparameter of method or optimizer that the search space fixes, its
+    value must be the same. Everything else may differ, such as encoder and data.
 
     A configuration counts by the mean of its first objective on the evaluation data of this
-    search, standardized within its study. If a seed was stopped or failed through the settings, it
-    counts as the worst. After any other failure it is left out.
+    search, standardized within its study. A configuration counts as the worst if a seed was
+    stopped, or failed through its hyperparameters. After any other failure the configuration is
+    left out.
 
     Raises:
         StudyError: A study has no finished configuration with these objectives in the ranges, or
@@ -386,7 +387,7 @@ def past_studies(
 def _in_ranges(
     path: str, space: Space, objectives: Sequence[Objective], loader: InputLoader
 ) -> Iterator[tuple[Params, Configuration]]:
-    """The configurations of a study that lie in the ranges, with their params."""
+    """Yield the configurations of a study that lie in the ranges, with their params."""
     history = History.read(Study.read(path), objectives)
     _check_versions(path, space, loader, history)
     read = list(history.configurations())
@@ -404,17 +405,17 @@ def _in_ranges(
 
 
 def _score(past: Configuration, objectives: int) -> float | None:
-    """The mean of the first objective; -inf if it is the worst, None if that is unknown."""
+    """The mean of the first objective; -inf if it counts as the worst, None to leave it out."""
     failed = {result.error_type for result in past.results.values() if result.status == "failed"}
     if failed:
         return -math.inf if failed <= CONFIGURATION_ERRORS else None
-    # A stopped seed has no score, so that the mean lacks it.
+    # A stopped seed has no score, so the mean is None.
     means = [past.mean(past.results, number) for number in range(objectives)]
     return -math.inf if None in means else means[0]
 
 
 def _check_versions(path: str, space: Space, loader: InputLoader, history: History) -> None:
-    """Raise if a study was scored on other rows: such values cannot be compared."""
+    """Raise StudyError if a study was scored on other rows, whose scores are not comparable."""
     faults: dict[Fault, None] = {}
     wanted = evaluation_data(space.configurations[0])
     if history.data not in (None, wanted):

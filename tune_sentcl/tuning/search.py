@@ -1,4 +1,4 @@
-"""The story of a search: open its study, run what that lacks, confirm the winner, sum up."""
+"""A search from start to end: open its study, run missing trials, confirm the winner, sum up."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -28,18 +28,18 @@ from tune_sentcl.watch.tracking import tracking
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """How a search ended.
+    """The outcome of a search.
 
     Attributes:
         study: The study's folder or URL.
-        trials: Requested trials that the study holds.
-        ran: Runs of this command; a trial runs once for each of its stages.
-        failures: Trials of this run that failed, without those of `timed_out`.
-        timed_out: Trials of this run that exceeded --trial-timeout.
+        trials: How many requested trials the study holds.
+        ran: How many runs this command made; a trial has one run per stage.
+        failures: How many trials of this command failed, without `timed_out`.
+        timed_out: How many trials of this command exceeded --trial-timeout.
         exhausted: Whether the ranges hold fewer configurations than requested.
-        ended_by: The limit that ended the search before all trials had run; empty without one.
-        to_run: Runs that a repetition of the command would make: missing or failed ones.
-        untried: Trials of `to_run` that have never failed.
+        ended_by: The limit that ended the search before all trials had run; empty if none did.
+        to_run: How many runs a repeated command would make, of missing or failed trials.
+        untried: How many of `to_run` have never failed.
         notes: The messages of the search, such as warnings on its inputs.
     """
 
@@ -55,7 +55,7 @@ class SearchOutcome:
     notes: tuple[str, ...] = ()
 
     def combined_with(self, other: "SearchOutcome") -> "SearchOutcome":
-        """The outcome of this run and a later run of the same study together."""
+        """The outcome of this command and of a later search of the same study together."""
         return replace(
             self,
             trials=self.trials + other.trials,
@@ -72,14 +72,14 @@ Launch = Callable[[Session], None]
 """Runs a session to its end."""
 
 Launcher = Callable[[Question, str], AbstractContextManager[Launch]]
-"""Checks the place where the trials of a question run, and gives what runs them."""
+"""Checks the place where the trials of a question run; yields a function that runs a session."""
 
 
 def run_and_confirm(question: Question, path: str, launcher: Launcher) -> SearchOutcome:
-    """Run a search, and then winner, baseline and runner-up on new seeds if options say so."""
+    """Run a search; if the options say so, then run confirmation seeds."""
     limits = limits_of(question.options)
     outcome = run_search(question, path, launcher, limits)
-    # Trials that fail again and again do not block the confirmation: all others have run.
+    # If only trials that fail repeatedly are left, the confirmation may run.
     complete = not outcome.ended_by or (limits.failure_reason and not outcome.untried)
     confirmation = confirmation_of(question, path) if complete else None
     if confirmation is None:
@@ -91,7 +91,7 @@ def run_and_confirm(question: Question, path: str, launcher: Launcher) -> Search
 def run_search(
     question: Question, path: str, launcher: Launcher, limits: Limits | None = None
 ) -> SearchOutcome:
-    """Run what a study lacks, and compact it at the end; `limits`: None takes the options'."""
+    """Run the trials that a study lacks; without `limits`, those of the options apply."""
     watcher = question.watcher
     with (
         launcher(question, path) as launch,
@@ -122,7 +122,7 @@ def run_search(
 
 
 def drive(session: Session, launch: Launch) -> None:
-    """Run a session to its end, and compact its study."""
+    """Run a session to its end, then close it."""
     watcher, queue = session.queue.question.watcher, session.queue
     session.watcher.begin(queue.done, queue.total)
     try:
@@ -138,10 +138,10 @@ def drive(session: Session, launch: Launch) -> None:
 
 @contextmanager
 def open_session(question: Question, path: str, limits: Limits) -> Iterator[Session]:
-    """Open a search's study as its only driver, and queue what it lacks."""
+    """Open a search's study as its only driver, and queue the trials that it lacks."""
     study, is_local = study_at(path, question.space), StudyFiles.at(path).folder is not None
     first = None
-    if study is not None:  # refuse what can be told before anything is written
+    if study is not None:  # refuse early, before anything is written
         check_halvings(study.manifest.search, question)
     elif is_local:
         first = read_queue(question, None)
@@ -170,7 +170,7 @@ def watched(
     mirror: JournalMirror | None = None,
     keeping: Keeping | None = None,
 ) -> Iterator[Session]:
-    """A session whose events go to the terminal, the study's progress file and trackers."""
+    """A session whose events go to the terminal, the study's progress file and the trackers."""
     watcher = question.watcher
     with (
         progress_file(watcher, driver) as with_file,
@@ -184,12 +184,12 @@ def watched(
 
 
 def _record(question: Question, queue: Queue, study: Study) -> SearchRecord:
-    """The search as the study records it."""
+    """The search in the form in which the study records it."""
     before, options = study.manifest.search, question.options
     if question.origin == CONFIRM_ORIGIN and before is not None:
         return replace(before, seed_plan=_with_confirmation(before, question))
     plan = before.seed_plan if before else None
-    if not len(queue.history):  # no score was seen before
+    if not len(queue.history):  # no score was known when these seeds were planned
         plan = seed_plan(queue) if question.origin is None else None
     record = queue.record
     if options.is_sampling and not (before and before.halvings):
@@ -205,7 +205,7 @@ def _record(question: Question, queue: Queue, study: Study) -> SearchRecord:
 
 
 def _with_confirmation(record: SearchRecord, question: Question) -> SeedPlan:
-    """The seed plan of the search that is confirmed, with this confirmation as the last."""
+    """The seed plan of the confirmed search, with this confirmation as the last."""
     plan = record.seed_plan or SeedPlan((), None)
     return with_confirmation(plan, Confirmation(question.seeds, question.confirmed))
 
@@ -227,12 +227,12 @@ def _mirror(question: Question, driver: StudyDriver) -> JournalMirror | None:
 
 
 def confirmation_of(question: Question, path: str) -> Question | None:
-    """The search that runs winner, baseline and runner-up of the study on confirmation seeds.
+    """The search that trains winner, baseline and runner-up with confirmation seeds.
 
-    Its seeds are those of `confirming_seeds`. It is None if no confirmation is requested, if each
-    configuration has lost a seed, or if no seed changes the scores. Its trials have the origin
-    `confirm`: the sampler does not learn from them, rankings leave them out, and their weights are
-    not kept.
+    Its seeds are from `confirming_seeds`. The result is None if no confirmation is requested, if
+    each configuration has lost a seed, or if no seed changes the scores. Its trials have the
+    origin `confirm`: the sampler does not learn from them, rankings leave them out, and their
+    weights are not kept.
     """
     wanted, say = question.options.confirm, question.watcher.say
     if not wanted:

@@ -1,4 +1,4 @@
-"""One run of a search on the driver: hands out trials, commits their ends, and ends at limits."""
+"""The driver's side of a search: hand out trials, commit their ends, and stop at limits."""
 
 import math
 import time
@@ -31,24 +31,23 @@ from tune_sentcl.tuning.trial_rows import TrialRows, with_all_costs
 from tune_sentcl.tuning.worker import Failure
 from tune_sentcl.watch.watcher import Watcher
 
-_MAX_MOVES = 20  # of a trial from nodes that drain
-_MAX_RESTARTS = 3  # of a trial that no worker had begun
-_MAX_CAPTURES = 2  # that fail; each costs a worker
+_MAX_MOVES = 20  # how often a trial may move from draining nodes
+_MAX_RESTARTS = 3  # how often a trial restarts if no worker began it
+_MAX_CAPTURES = 2  # failed captures; each costs a worker
 
 
 @dataclass
 class Limits:
-    """The limits of one run of a search. A limit that was reached stays reached.
+    """The limits of one command. A limit that was reached stays reached.
 
     Attributes:
-        max_failures: Trials that may fail in a row with the same type of error. A finished or
-            stopped trial starts the count anew. A lost worker and a trial's own timeout do not
-            count.
+        max_failures: How many trials may fail in a row with the same type of error. A finished or
+            stopped trial resets the count. A lost worker and a trial's timeout do not count.
         max_seconds: Seconds from now on; None: no limit.
-        max_gpu_seconds: GPU seconds of all trials, running ones included; None: no limit.
+        max_gpu_seconds: GPU seconds of all trials, including running ones; None: no limit.
         trial_seconds: Seconds of each trial; None: no limit.
         clock: Returns the time in seconds.
-        failure_reason: The reason, after too many failures in a row.
+        failure_reason: Why too many failures in a row ended the search; None if they did not.
     """
 
     max_failures: int = 5
@@ -66,9 +65,9 @@ class Limits:
         self._start = self._charged_until = self.clock()
 
     def started(self, trial_id: str, gpus: float) -> None:
-        """Start to charge a trial for its share of a GPU."""
+        """Begin to charge a trial for its share of a GPU."""
         self._charge_gpus()
-        self._running[trial_id] = (self.clock(), gpus)  # its start and its share of a GPU
+        self._running[trial_id] = (self.clock(), gpus)  # start, and share of a GPU
 
     def ended(self, trial_id: str) -> None:
         """Stop charging a trial."""
@@ -80,14 +79,14 @@ class Limits:
         return trial_id in self._running
 
     def overdue(self, trial_id: str) -> bool:
-        """Whether a running trial has exceeded its own time."""
+        """Whether a running trial has exceeded its own time limit."""
         if self.trial_seconds is None or trial_id not in self._running:
             return False
         start, _ = self._running[trial_id]
         return self.clock() - start > self.trial_seconds
 
     def result(self, status: Status, error_type: str | None) -> None:
-        """Count the failures in a row; call it for a trial's own result, not for a lost worker."""
+        """Count failures in a row; call it for a trial's own result, not after a lost worker."""
         before, count = self._failures_in_a_row
         count = 0 if status != "failed" else count + 1 if error_type == before else 1
         self._failures_in_a_row = (str(error_type), count)
@@ -95,11 +94,11 @@ class Limits:
             self.failure_reason = f"{count} trials in a row failed with {error_type}"
 
     def reset_failures(self) -> None:
-        """Reset the count of failures, so that a confirmation can run after them."""
+        """Reset the count of failures, so that a confirmation can run."""
         self._failures_in_a_row, self.failure_reason = ("", 0), None
 
     def stop_reason(self) -> str | None:
-        """The limit that ends the search now; None while it may go on."""
+        """The limit that ends the search now; None if no limit is reached."""
         if self.failure_reason is not None:
             return self.failure_reason
         if self._limit_reason is None and self.seconds_left() <= 0:
@@ -109,7 +108,7 @@ class Limits:
         return self._limit_reason
 
     def seconds_left(self) -> float:
-        """Seconds until a limit is reached with the GPUs in use now; infinite without a limit."""
+        """Seconds until a limit is reached with the current GPUs; infinite without a limit."""
         if self.max_gpu_seconds is None:
             return self._time_left()
         self._charge_gpus()
@@ -121,7 +120,7 @@ class Limits:
         return sum(gpus for _, gpus in self._running.values())
 
     def _charge_gpus(self) -> None:
-        """Charge the GPUs in use since the last call."""
+        """Charge the GPUs in use for the time since the last call."""
         now = self.clock()
         self._gpu_seconds += self._gpus_in_use() * (now - self._charged_until)
         self._charged_until = now
@@ -135,10 +134,10 @@ class Limits:
 class Session:
     """The driver's side of a search; every launcher drives it in the same way.
 
-    Laws: `next` hands out each trial once a stage, and again after its worker was lost. Each trial
-    that was handed out ends once; a second report of its end changes nothing. The study has an end
-    before the sampler and the watchers learn of it. A finished trial stays finished, even if a
-    further measurement or training of it fails.
+    Laws: `next` hands out each trial once per stage, and again after its worker was lost. Each
+    trial that was handed out ends once; a second report of its end changes nothing. An end is in
+    the study before the sampler and the watchers learn of it. A finished trial stays finished,
+    even if a further measurement or training of it fails.
     """
 
     def __init__(
@@ -153,7 +152,7 @@ class Session:
     ) -> None:
         """Begin a session over the driver's study, from which `queue` was made.
 
-        `keeping` deletes files; None: as a search does.
+        `keeping` deletes files that are no longer needed; None: as a search does.
         """
         self.queue, self.history = queue, queue.history
         self.limits = limits or Limits()
@@ -175,11 +174,11 @@ class Session:
 
     @property
     def finished(self) -> bool:
-        """Whether no trial runs and no further one will."""
+        """Whether no trial is running and no further trial will run."""
         return self.fatal is not None or bool(self.stop_reason) or self.queue.finished
 
     def runs(self, trial_id: str, attempt_files: str) -> bool:
-        """Whether an attempt at a trial runs; a trial runs again for each of its stages."""
+        """Whether this attempt at a trial is running; each stage of a trial is another attempt."""
         running = self._running.get(trial_id)
         return running is not None and running.attempt_files == attempt_files
 
@@ -190,7 +189,7 @@ class Session:
 
     @property
     def stop_reason(self) -> str | None:
-        """Why the search ends before all trials have run; None while it goes on."""
+        """Why the search ends before all trials have run; None if it does not."""
         return self.limits.failure_reason if self.queue.finished else self.limits.stop_reason()
 
     def next(self) -> Assignment | None:
@@ -214,16 +213,16 @@ class Session:
         return self._running[name]
 
     def started(self, trial_id: str, gpus: float = 0.0) -> None:
-        """Note that a worker has begun a trial, on a share of a GPU."""
+        """Note that a worker has begun a trial on a share of a GPU."""
         if trial_id in self._running:
             self.limits.started(trial_id, gpus)
             self.watcher.started(self._running[trial_id])
 
     def progress(self, trial_id: str, progress: Progress) -> bool:
-        """Take an evaluation point, or the last report of a trial: its pause or its end.
+        """Take an evaluation point, or the last report of a trial (its pause or its end).
 
         Returns:
-            Whether the trial is known to run; if not, its worker may stop it.
+            Whether the trial is still known to run; if not, its worker may stop it.
         """
         if trial_id not in self._running:
             return False
@@ -242,7 +241,7 @@ class Session:
         Args:
             trial_id: The trial.
             failure: The error.
-            accident: Whether the error does not count for `max_failures`.
+            accident: Whether `max_failures` ignores the error.
         """
         if trial_id not in self._running:
             return
@@ -261,9 +260,9 @@ class Session:
         self._end(trial_id, "failed", run_columns)
 
     def _diverged(self, trial_id: str, failure: Failure) -> bool:
-        """Whether a sampled trial failed through its settings, though others did not.
+        """Whether a sampled trial failed through its hyperparameters while other trials succeeded.
 
-        Wide ranges hold many such configurations, so these failures end no search.
+        Wide ranges contain many such configurations, so these failures do not end a search.
         """
         is_sampled = self._running[trial_id].origin == "sampler"
         caused = failure.error_type in CONFIGURATION_ERRORS
@@ -275,7 +274,7 @@ class Session:
         if assignment is None:
             return
         if self.limits.overdue(trial_id):
-            # The launcher ended a worker that did not return in time.
+            # The launcher ended a worker that ran too long.
             error = TrialTimeoutError.__name__
             text = (
                 f"the trial was given {self.limits.trial_seconds:g} s, and did not return in time"
@@ -295,7 +294,7 @@ class Session:
             failure = replace(failure, error_type=error, error_text=text)
             if self.history.status(trial_id) != "finished":
                 self.keeping.resumable.add(trial_id)
-            # A device that no worker can use is no accident.
+            # A device that no worker can use does count for `max_failures`.
             self.fail(trial_id, failure, accident=failure.error_type != DeviceError.__name__)
             return
         reason = shorten(first_line(failure.error_text) or "no reason given", 160)
@@ -303,7 +302,7 @@ class Session:
         self._requeue(assignment, message)
 
     def node_draining(self, trial_id: str) -> None:
-        """Requeue a trial whose node drains; this costs no try."""
+        """Requeue a trial whose node drains; this is not a try."""
         assignment = self._running.get(trial_id)
         if assignment is None:
             return
@@ -315,7 +314,7 @@ class Session:
         self._requeue(assignment, "moves to another node, because its node is draining")
 
     def capture_failed(self, trial_id: str, failure: Failure) -> None:
-        """Requeue a trial whose worker could not capture a CUDA graph; this costs no try."""
+        """Requeue a trial whose worker failed to capture a CUDA graph; this is not a try."""
         assignment = self._running.get(trial_id)
         if assignment is None:
             return
@@ -343,33 +342,33 @@ class Session:
         self.watcher.say(f"trial {name} {message}")
 
     def abort(self, error: TuneSentclError) -> None:
-        """End the search on an error; running trials get no row, and run again later."""
+        """End the search with an error; running trials get no row, and run again later."""
         self.fatal = error
 
     def close(self) -> None:
-        """Delete states, complete Optuna's journal, and write the present objectives' values."""
+        """Delete states, complete Optuna's journal, and update the objectives of all rows."""
         self._drop_states()
-        if self._mirror is not None:  # what is paused goes on no more in this search
+        if self._mirror is not None:  # paused trials do not continue in this search
             self._mirror.add(self.queue.configurations.values())
         self._rewrite()
 
     def _rewrite(self) -> None:
-        """Write the values of the present objectives into all rows.
+        """Write the values of the current objectives into all rows.
 
         Raises:
-            StudyError: The disk refused; nothing is lost.
+            StudyError: The disk cannot be written; nothing is lost.
         """
         assignments = self.queue.assignments() if self._is_search else ()
         origins = {trial.trial_id: trial.origin for trial in assignments}
 
         def with_objectives(trials: pa.Table) -> pa.Table:
-            # The search asked for these seeds too: they took part in the choice.
+            # The search also planned these seeds, so they took part in the choice.
             return with_search_origins(self.history.with_objectives(trials), origins)
 
         self._driver.rewrite(with_objectives)
 
     def _keep_halvings(self) -> None:
-        """Record the configurations of a halving that has begun, before one of them runs."""
+        """Record the configurations of a newly begun halving, before any of them runs."""
         search, own = self._driver.study.manifest.search, self.queue.record
         if search is not None and search.halvings != own.halvings:
             self._driver.record(replace(search, halvings=own.halvings))
@@ -405,7 +404,7 @@ class Session:
             self._rows.record_end(assignment, status, run_columns, scores, last)
         row = self._rows.row(assignment, status, run_columns)
         try:
-            if is_recorded:  # else the earlier row stays
+            if is_recorded:  # otherwise the earlier row stays
                 curves = () if last is None else last.curves
                 self._driver.commit(
                     row,
@@ -416,7 +415,7 @@ class Session:
             self.queue.end(trial_id, self.history.result(trial_id))
             self._clean_up(status, run_columns)
         except TuneSentclError as error:
-            self.fatal = error  # the study cannot take further trials
+            self.fatal = error  # the study accepts no further trials
             return
         self._mirror_ended([assignment.configuration])
         self._has_succeeded = self._has_succeeded or status != "failed"
@@ -425,13 +424,13 @@ class Session:
         self.watcher.ended(row, self.queue.total, last)
 
     def _mirror_ended(self, names: Iterable[str]) -> None:
-        """Add to Optuna's journal those of the configurations that go on no more."""
+        """Add those configurations that will not continue to Optuna's journal."""
         if self._mirror is not None:
             ended = filter(self.queue.has_ended, names)
             self._mirror.add(self.queue.configurations[name] for name in ended)
 
     def _clean_up(self, status: Status, run_columns: Mapping[str, Any]) -> None:
-        """Delete the files that no trial needs after an end."""
+        """Delete the files that no trial needs after this end."""
         if status == "finished" and (self._options.keep or self.history.weights):
             self.keeping.keep_best_checkpoints()
         if run_columns.get("saving_seconds") or status == "pruned" or self.keeping.has_states:

@@ -1,9 +1,9 @@
-"""Which sampled configurations go on: synchronous successive halvings, and then further seeds.
+"""Which sampled configurations go on: synchronous successive halvings, then further seeds.
 
 The rule of a halving is that of Karnin et al., "Almost Optimal Exploration in Multi-Armed Bandits"
-(2013), and Jamieson and Talwalkar, "Non-stochastic Best Arm Identification" (2016), without its
+(2013), and Jamieson and Talwalkar, "Non-stochastic Best Arm Identification" (2016), without their
 wait at the end of a stage: a configuration begins its next stage as soon as no missing result can
-keep it out. Everything here is a pure function of the results so far.
+exclude it. All functions here are pure functions of the results so far.
 """
 
 import math
@@ -14,36 +14,37 @@ from functools import cached_property
 from tune_sentcl.errors import NonFiniteError, OutOfMemoryError
 
 REDUCTION = 4
-"""At the end of a stage of examples, one configuration in so many goes on: the best."""
+"""At the end of a stage of a halving, the best quarter of the configurations goes on."""
 
 SEED_REDUCTION = 3
-"""At the end of a stage of seeds, one configuration in so many goes on: the best."""
+"""Of the configurations that train with one seed, the best third trains with the next seed."""
 
 SHARES = tuple(1 / REDUCTION**power for power in (3, 2, 1, 0))
 """The shares of a whole training at the ends of the stages of examples."""
 
 LEAST_STEPS = 30
-"""The fewest steps of a first stage: earlier scores predict the final score badly."""
+"""The fewest steps of a first stage, because earlier scores predict the final score badly."""
 
 LEAST_HALF = 32
 """The fewest configurations of each half (random, TPE); with fewer, all are drawn at random."""
 
 Ends = Mapping[str, float | None]
-"""How configurations ended a stage: the score, `FAILED`, or None if lost, so not ranked."""
+"""By configuration, its score at the end of a stage; `FAILED`; or None if the score was lost."""
 
 FAILED = -math.inf
-"""The score of a configuration that failed through its hyperparameters; it goes no further."""
+"""The score of a configuration that failed through its hyperparameters and does not go on."""
 
 CONFIGURATION_ERRORS = frozenset({NonFiniteError.__name__, OutOfMemoryError.__name__})
-"""Errors that hyperparameters cause: a full device memory and a number that is not finite. Any
-other error may be the machine's fault, and the sampler learns nothing from it.
+"""Errors that hyperparameters cause: full device memory, and a number that is not finite.
+
+Any other error may be the machine's fault, so the sampler does not learn from it.
 """
 
 _ROUNDING = 1e-9
 _LEAST_FOR_COMMON = 3
-"""The fewest stages of which all parts share the last.
+"""The fewest stages with which all parts of a halving share the last stage.
 
-The second part must know how two stages of the first ended.
+The second part needs results of two stages of the first part.
 """
 
 
@@ -51,13 +52,13 @@ The second part must know how two stages of the first ended.
 class Halving:
     """A successive halving of sampled configurations, which train with the first seed.
 
-    Its configurations are drawn in parts. Each part has stages of its own, so that a part can be
-    drawn when the earlier ones have ended two stages. With three stages or more, all parts share
-    the last: the best of all parts train to the end.
+    Its configurations are drawn in parts. Each part has stages of its own, so a part can be drawn
+    when the earlier parts have ended two stages. With three stages or more, all parts share the
+    last stage: the best of all parts train to the end.
 
     Attributes:
-        shares: The shares of a whole training at the ends of stages, ascending; the last one is 1.
-        parts: How many configurations are drawn at a time.
+        shares: The shares of a whole training at the ends of stages, ascending; the last is 1.
+        parts: How many configurations each part has.
         further: How many configurations beyond the best quarter run the shared stage.
     """
 
@@ -67,10 +68,7 @@ class Halving:
 
     @classmethod
     def of(cls, sampled: int, shares: Sequence[float] = SHARES, parts: int = 1) -> "Halving":
-        """A halving of so many configurations, in parts of the same size.
-
-        Earlier parts are the larger ones if they differ.
-        """
+        """A halving of `sampled` configurations in equal parts; larger parts come first."""
         drawn = (sampled // parts + (number < sampled % parts) for number in range(parts))
         return cls(tuple(shares), tuple(drawn))
 
@@ -78,7 +76,7 @@ class Halving:
     def ladders(self) -> list[list[int]]:
         """For each part, how many configurations run each of its own stages.
 
-        Each stage has the best quarter of the one before, rounded down and at least 1.
+        Each stage has a quarter of the previous stage's configurations, rounded down, at least 1.
         """
         stages = len(self.shares)
         own = stages if stages < _LEAST_FOR_COMMON else stages - 1
@@ -94,12 +92,12 @@ class Halving:
 
     @property
     def costs(self) -> list[float]:
-        """The share of a whole training that one configuration trains in each stage."""
+        """For each stage, the share of a whole training that one configuration trains in it."""
         return [b - a for a, b in zip((0.0, *self.shares), self.shares, strict=False)]
 
     @property
     def cost(self) -> float:
-        """The whole trainings that all stages take together."""
+        """How many whole trainings all stages take together."""
         return math.fsum(n * each for n, each in zip(self.sizes, self.costs, strict=True))
 
     def members(
@@ -108,14 +106,14 @@ class Halving:
         """The configurations that certainly run each stage.
 
         Args:
-            ends: For each stage, how its configurations ended it. Ends at later stages of
-                configurations that do not belong there have no effect.
-            drawn: The known configurations of each part that has begun.
-            complete: Whether the last of these parts gets no more of them.
+            ends: For each stage, how its configurations ended it. An end has no effect if its
+                configuration does not belong to the stage.
+            drawn: For each part that has begun, its known configurations.
+            complete: Whether the last begun part gets no further configurations.
 
         Returns:
-            Their names, of later stages the best first; and how many run the last stage, as far
-            as that is known.
+            For each stage their names, best first from the second stage on; and how many
+            configurations will run the last stage, as far as known.
         """
         found: list[list[str]] = [[] for _ in self.ladders[0]]
         count = 0
@@ -134,7 +132,7 @@ class Halving:
         return found, count
 
     def going_on(self, stage: int, part: int) -> tuple[int, bool]:
-        """How many go on at the end of a stage: of a part's own stage, or of all parts."""
+        """How many go on after a stage; whether they are of one part (not of all parts)."""
         ladder = self.ladders[part]
         if stage + 1 < len(ladder):
             return ladder[stage + 1], True
@@ -154,13 +152,13 @@ def _ladder(size: int, stages: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Stages:
-    """All stages of a search: its halvings, and those of further seeds behind them.
+    """All stages of a search: its halvings, then the stages of further seeds.
 
     Attributes:
         halvings: The halvings, in the order in which they begin.
-        seeds: The seeds that the best configurations run with.
-        whole: Sampled configurations that take part in no halving and train whole at once.
-        grid: The configurations of the grid, which have all seeds.
+        seeds: The number of seeds with which the best configurations train.
+        whole: How many sampled configurations train to the end without a halving.
+        grid: How many configurations the grid has; all of them train with all seeds.
         keeps_all: Whether every configuration trains to the end with every seed.
     """
 
@@ -172,16 +170,16 @@ class Stages:
 
     @property
     def finalists(self) -> int:
-        """The sampled configurations that train to the end with the first seed."""
+        """How many sampled configurations train to the end with the first seed."""
         return self.whole + sum(halving.sizes[-1] for halving in self.halvings)
 
     @cached_property
     def seed_sizes(self) -> tuple[int, ...]:
-        """The sampled configurations that run with each further seed.
+        """How many sampled configurations train with each further seed.
 
-        Each stage has the best third of the one before, rounded down and at least 1. A single
-        configuration gets no further seed unless a grid competes with it, because that seed would
-        not change the winner.
+        Each stage has a third of the previous stage's configurations, rounded down, at least 1. A
+        single configuration without a grid as rival gets no further seed, because that would not
+        change the winner.
         """
         if self.keeps_all:
             return (self.finalists,) * (self.seeds - 1)
@@ -195,7 +193,7 @@ class Stages:
 
     @property
     def cost(self) -> float:
-        """The whole trainings that all stages take together, without those of the grid."""
+        """How many whole trainings all stages take together, without those of the grid."""
         halvings = math.fsum(halving.cost for halving in self.halvings)
         return halvings + self.whole + sum(self.seed_sizes)
 
@@ -207,17 +205,17 @@ class Stages:
         rivals: Sequence[Ends],
         num_rivals: int,
     ) -> list[list[str]]:
-        """The configurations that certainly run with each further seed, the best first.
+        """The configurations that certainly train with each further seed, best first.
 
-        The best third of finalists and rivals goes on, but at most the stage's size of sampled
-        configurations. The best sampled configuration always goes on.
+        The best third of finalists and rivals goes on, but at most as many sampled configurations
+        as the stage has. The best sampled configuration always goes on.
 
         Args:
-            ends: For each number of seeds, from 1, how configurations ended with it.
+            ends: For each number of seeds, from 1, how configurations ended with these seeds.
             finalists: The sampled configurations that certainly train to the end.
-            count: How many there will be, as far as that is known.
-            rivals: For each number of seeds, from 1, how those ended with it that run whole with
-                all seeds: the grid, and sampled configurations without training steps.
+            count: How many finalists there will be, as far as known.
+            rivals: The same as `ends`, for configurations that train to the end with all seeds:
+                the grid, and sampled configurations without training steps.
             num_rivals: How many rivals there are.
         """
         found, before = [list(finalists)], self.finalists
@@ -239,18 +237,19 @@ class Stages:
 def certain_best(
     ends: Ends, members: Sequence[str], count: int, size: int
 ) -> tuple[list[str], int]:
-    """The members of a stage that stay among the best even if all missing ones beat them.
+    """The members of a stage that stay among the best even if all missing members beat them.
 
-    Ties go by name.
+    Ties are broken by name.
 
     Args:
-        ends: How configurations ended the stage; others than the members have no effect.
-        members: The known configurations of the stage.
-        count: How many it will have, as far as that is known.
-        size: How many go on.
+        ends: How configurations ended the stage; configurations that are no members have no
+            effect.
+        members: The known members of the stage.
+        count: How many members the stage will have, as far as known.
+        size: How many members go on.
 
     Returns:
-        Their names, the best first; and how many go on, as far as that is known.
+        Their names, best first; and how many members will go on, as far as known.
     """
     missing = count - sum(name in ends for name in members)
     ranked = _ranked(ends, members)
@@ -258,23 +257,24 @@ def certain_best(
 
 
 def _ranked(ends: Ends, members: Sequence[str] | None = None) -> dict[str, float]:
-    """The ends that have a rank, of some members or of all."""
+    """The scores that have a rank, of some members or of all."""
     names = set(ends if members is None else members)
     scores = ((name, end) for name, end in ends.items() if name in names)
     return {name: end for name, end in scores if end is not None and end > FAILED}
 
 
 def _best(scores: Mapping[str, float]) -> list[str]:
-    """The names from the highest to the lowest score; ties by name."""
+    """The names from the highest to the lowest score; ties are broken by name."""
     return sorted(scores, key=lambda name: (-scores[name], name))
 
 
 def ranks(halvings: Sequence[Sequence[Ends]]) -> dict[str, float]:
-    """The ranks of the configurations of halvings, which the sampler is told: how far each got.
+    """The ranks of halvings' configurations by how far each got; the sampler is told these.
 
-    A configuration ranks above another one if it alone ended the second stage; else if it has the
-    higher score at the later of the first two stages that it ended. One that failed through its
-    hyperparameters has the rank -1. One without a rank there, such as a lost one, is not told.
+    A configuration ranks above another if only it ended the second stage. Otherwise the later of
+    the first two stages that they ended decides, by score. A configuration that failed through its
+    hyperparameters has the rank -1. A configuration without a score, such as a lost one, has no
+    rank.
 
     Args:
         halvings: For each halving and stage, how its configurations ended it.
@@ -295,21 +295,21 @@ def ranks(halvings: Sequence[Sequence[Ends]]) -> dict[str, float]:
 def stages_for(
     budget: float, most: float, shares: Sequence[float], stages: Stages, *, parts: int = 2
 ) -> Stages:
-    """Stages with one more halving, as large as a budget of whole trainings pays for.
+    """Add the largest halving that a budget of whole trainings pays for.
 
-    The budget pays for the further seeds once. What is left lets further configurations train to
-    the end. The halving is drawn at once if each of several parts would have fewer than
-    `LEAST_HALF` configurations.
+    The budget first pays for the further seeds. The remainder lets more configurations train to
+    the end. The halving is drawn in one part if several parts would have fewer than `LEAST_HALF`
+    configurations each.
 
     Args:
-        budget: Whole trainings.
-        most: The configurations that the ranges still hold.
+        budget: The number of whole trainings.
+        most: How many configurations the ranges still hold.
         shares: The shares of a whole training at the ends of stages.
         stages: The stages so far; they keep their halvings.
         parts: The most parts of the halving.
 
     Returns:
-        The given stages if the budget pays for no configuration.
+        The extended stages; the given stages if the budget pays for no configuration.
     """
 
     def of(sampled: int, further: int = 0) -> Stages:
@@ -332,7 +332,7 @@ def stages_for(
 
 
 def _largest(pays: Callable[[int], bool], most: float) -> int:
-    """The largest number, up to a bound, that a budget pays for."""
+    """The largest number, up to a bound, for which `pays` is true."""
     low, high = 0, 1
     while low < most and pays(high):
         low, high = high, 2 * high
@@ -345,7 +345,7 @@ def _largest(pays: Callable[[int], bool], most: float) -> int:
 def stages_of_samples(
     sampled: int, shares: Sequence[float], stages: Stages, *, parts: int = 2
 ) -> Stages:
-    """Stages with one more halving, of so many configurations; see `stages_for`."""
+    """Add a halving of `sampled` configurations to stages; see `stages_for`."""
     if sampled <= 0:
         return stages
     parts = parts if sampled >= parts * LEAST_HALF else 1
@@ -353,16 +353,16 @@ def stages_of_samples(
 
 
 def first_shares(steps: int, texts: int = 0, scored: int = 0) -> tuple[float, ...]:
-    """The shares of the stages, from the first one at which a score is worth its cost.
+    """The shares of the stages, from the first stage whose score is worth its cost.
 
-    The shortest training has made `LEAST_STEPS` steps there, and has trained on a third of the
-    texts that its score encodes, or on more. No measured time decides, so that all machines have
-    the same stages.
+    At the end of that stage, the shortest training has made `LEAST_STEPS` steps or more, and has
+    trained on at least a third as many texts as its score encodes. No measured time decides, so
+    all machines have the same stages.
 
     Args:
         steps: The steps of the shortest training.
-        texts: The texts that it trains on.
-        scored: The texts that one score at the end of a stage encodes.
+        texts: The number of its training texts.
+        scored: The number of texts that a score at the end of a stage encodes.
     """
     return tuple(
         s for s in SHARES if s == 1 or (s * steps >= LEAST_STEPS and 3 * s * texts >= scored)

@@ -1,4 +1,4 @@
-"""The state of a search's stages: who has ended each of them, and which trials run next."""
+"""The state of a search's stages: how configurations ended them, and which trials run next."""
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ class Run:
     Attributes:
         trial_id: The trial.
         until: The share of a whole training to which it trains.
-        has_ended: Whether it has.
+        has_ended: Whether the run has ended.
         order: Runs with lower numbers begin first.
     """
 
@@ -41,15 +41,15 @@ class Run:
 
 
 class Staging:
-    """The ends of each stage, and the runs that they call for.
+    """The ends of each stage, and the runs that follow from them.
 
     Attributes:
         stages: The stages.
         parts: For each part of a halving that has begun, the names of its configurations in the
             order in which they were sampled.
-        whole: The names of the sampled configurations that run whole without a halving.
-        is_exhausted: Whether a part has fewer configurations than its size, because the ranges
-            hold no more.
+        whole: The names of the sampled configurations that train to the end without a halving.
+        is_exhausted: Whether a part has fewer configurations than planned, because the ranges hold
+            no more.
     """
 
     def __init__(
@@ -59,8 +59,8 @@ class Staging:
 
         Args:
             stages: The stages.
-            configurations: Those of the search; they may grow.
-            again: Trials whose results do not count, because they are to run again; it may change.
+            configurations: The configurations of the search; they may grow.
+            again: Trials whose results do not count, because they run again; the set may change.
         """
         self.stages, self._configurations, self._again = stages, configurations, again
         self.parts: list[dict[str, None]] = []
@@ -68,8 +68,8 @@ class Staging:
         self.is_exhausted = False
         self._is_complete = True  # whether the last part gets no further configurations
         self._seeds = configurations.seeds
-        self._joining: set[str] = set()  # sampled ones that compete as the grid does
-        # The halving of each part, and its number there.
+        self._joining: set[str] = set()  # sampled, but compete as the grid does
+        # For each part, its halving and its number in the halving.
         self._places = [
             (h, p) for h, each in enumerate(stages.halvings) for p in range(len(each.parts))
         ]
@@ -78,8 +78,8 @@ class Staging:
         ]
         self._whole_ends: list[dict[str, float | None]] = [{} for _ in self._seeds]
         self._grid_ends: list[dict[str, float | None]] = [{} for _ in self._seeds]
-        self._runs: list[Run] | None = None  # what follows from the ends:
-        self._members: list[list[list[str]]] = []  # of halvings, by stage
+        self._runs: list[Run] | None = None  # derived from the ends, as are the next three:
+        self._members: list[list[list[str]]] = []  # by halving and stage
         self._seed_members: list[list[str]] = []
         self._open: dict[str, float] = {}
 
@@ -90,7 +90,7 @@ class Staging:
 
     @property
     def needs_sampling(self) -> bool:
-        """Whether the last part that has begun lacks configurations."""
+        """Whether the last begun part lacks configurations."""
         return not self._is_complete and len(self.parts[-1]) < self.size(len(self.parts) - 1)
 
     @property
@@ -100,7 +100,7 @@ class Staging:
 
     @property
     def can_begin(self) -> bool:
-        """Whether the next part can begin: two stages of all parts before have ended."""
+        """Whether the next part can begin, because two stages of all earlier parts have ended."""
         if not self.parts or self.needs_sampling:
             return not self.parts
         self.runs()
@@ -118,7 +118,7 @@ class Staging:
 
         Args:
             names: Its configurations.
-            complete: Whether there will be no more of them.
+            complete: Whether the part gets no further configurations.
         """
         self.parts.append({})
         self._is_complete, self._runs = complete, None
@@ -143,7 +143,7 @@ class Staging:
         self._runs = None
 
     def has_ended(self, configuration: Configuration) -> bool:
-        """Whether a configuration has ended its last stage; without stages, with every seed."""
+        """Whether a configuration has ended its last stage; with `keeps_all`, every seed."""
         seeds = self._seeds if self.stages.keeps_all else self._seeds[:1]
         return any(True for _ in self._end(configuration, seeds, 1.0))
 
@@ -168,53 +168,53 @@ class Staging:
                     ends.update((name, None if joins else end) for end in ended)
 
     def _joins_later(self, configuration: Configuration) -> bool:
-        """Whether a configuration competes at the stages of seeds only.
+        """Whether a configuration competes only at the stages of seeds.
 
-        The grid does, and so does what takes no steps, because its score is that of a whole
-        training.
+        The grid does, and so do configurations without training steps, because their scores are
+        those of whole trainings.
         """
         return configuration.origin == "grid" or not (
             self.stages.keeps_all or draws(configuration.values)
         )
 
     def ranks(self) -> dict[str, float]:
-        """The ranks of earlier configurations, which the sampler of the next part is told."""
+        """The ranks of earlier configurations, which are told to the sampler of the next part."""
         return ranks(self._ends)
 
     def score_to_tell(self, configuration: Configuration) -> float | None:
-        """The score of whole trainings that the sampler is told; None if it has none yet.
+        """The score of whole trainings to tell to the sampler; None if there is no score yet.
 
-        Without stages that is the mean over all seeds.
+        With `keeps_all`, it is the mean over all seeds.
         """
         joins = self._joins_later(configuration)
         by_seeds = self._grid_ends if joins else self._whole_ends
         last = len(self._seeds) if self.stages.keeps_all else 1
         ends = [of_stage.get(configuration.name) for of_stage in by_seeds[:last]]
-        return FAILED if FAILED in ends else ends[-1]  # what fails gets no further seeds
+        return FAILED if FAILED in ends else ends[-1]  # after a failure there are no further seeds
 
     def runs(self) -> list[Run]:
-        """The runs of all stages that certainly belong to them."""
+        """The runs that certainly belong to the stages."""
         if self._runs is None:
             self._runs = sorted(self._all_runs(), key=lambda run: run.order)
             open_runs = (run for run in reversed(self._runs) if not run.has_ended)
-            # Of several runs of a trial, the first one is due.
+            # If a trial has several open runs, the first one is due.
             by_trial = {run.trial_id: run for run in open_runs}
             in_order = sorted(by_trial.values(), key=lambda run: run.order)
             self._open = {run.trial_id: run.until for run in in_order}
         return self._runs
 
     def due(self, running: Collection[str]) -> dict[str, float]:
-        """The trials that can run now with the shares to which they train; late stages first."""
+        """The trials that can run now, with the shares to which they train, late stages first."""
         self.runs()
         return {trial: share for trial, share in self._open.items() if trial not in running}
 
     def _all_runs(self) -> Iterator[Run]:
-        """The runs; those of late stages come first, because they take longest."""
+        """Yield the runs; those of late stages come first, because they take longest."""
         self._members, finalists, count = [], list(self.whole), len(self.whole)
         for number, halving in enumerate(self.stages.halvings):
             begun = zip(self._places, self.parts, strict=False)
             drawn = [list(names) for (of, _), names in begun if of == number]
-            # Of the part that has begun last, further configurations may come.
+            # The last begun part may still get configurations.
             complete = not self.needs_sampling
             members, last = halving.members(self._ends[number], drawn, complete=complete)
             self._members.append(members)
@@ -246,10 +246,11 @@ class Staging:
         return Run(trial_id or configuration.trials[self._seeds[0]], until, has_ended, order)
 
     def expected(self, *, complete: bool) -> list[float]:
-        """The runs that are to come, as shares of a whole training.
+        """The runs that are left, as shares of a whole training.
 
         Args:
-            complete: Whether nothing is due or to be sampled, so that no stage grows any more.
+            complete: Whether no run is due and nothing will be sampled, so no stage grows any
+                more.
         """
         self.runs()
         stages: list[tuple[int, float, Sequence[str], Mapping[str, Any]]] = [
@@ -283,7 +284,7 @@ class Staging:
     def _end(
         self, configuration: Configuration, seeds: Sequence[int], share: float
     ) -> Iterator[float | None]:
-        """How a configuration has ended a stage; nothing if it has not."""
+        """Yield how a configuration has ended a stage; yield nothing if it has not ended it."""
         seeds = seeds[: len(self._configurations.seeds_of(configuration))]
         results = [configuration.results.get(seed) for seed in seeds]
         first = results[0]
@@ -301,7 +302,7 @@ class Staging:
 
 
 def recorded_stages(record: SearchRecord, seeds: int, grid: int) -> Stages:
-    """The stages of a study's halvings, with so many seeds and configurations of the grid."""
+    """The stages of a study's halvings, for this number of seeds and of grid configurations."""
     halvings = tuple(Halving(each.shares, each.parts, each.further) for each in record.halvings)
     return Stages(halvings, seeds, len(record.whole), grid)
 
@@ -309,20 +310,20 @@ def recorded_stages(record: SearchRecord, seeds: int, grid: int) -> Stages:
 def with_halvings(
     record: SearchRecord, question: Question, grid: int, most: float, whole: int
 ) -> tuple[SearchRecord, int]:
-    """Add to the recorded halvings the one that the options pay for beyond them.
+    """Add a halving that the options pay for beyond the recorded halvings.
 
-    A study without one gets a halving that is drawn in two halves. A study with some gets another
-    one for the difference, which is drawn at once.
+    In a study without halvings, the new halving is drawn in two halves. In a study with halvings,
+    the new one covers the difference and is drawn at once.
 
     Args:
         record: The study's last search.
         question: The search.
         grid: How many configurations the grid has.
         most: How many configurations beyond the grid the ranges hold.
-        whole: How many sampled configurations should run whole at once.
+        whole: How many sampled configurations should train to the end at once.
 
     Returns:
-        The record, and how many of these configurations there is room for.
+        The record, and for how many of `whole` there is room.
 
     Raises:
         ConfigError: The budget pays for no configuration.
@@ -338,11 +339,11 @@ def with_halvings(
         if options.budget is None:
             left = int(min(options.samples, most)) - held - count
             return stages_of_samples(left, shares, after, parts=parts)
-        # Seeds that a later command adds are charged.
+        # Seeds that a later command adds cost budget.
         more = options.budget - max(record.budget, before.cost) - (after.cost - before.cost)
         return stages_for(more, most - held - count, shares, after, parts=parts)
 
-    # A halving comes first where the options do not pay for all of them.
+    # If the options do not pay for all, the halving has priority.
     tried = ((count, with_whole(count)) for count in range(whole, -1, -1))
     paid = (one for one in tried if len(one[1].halvings) > len(before.halvings))
     count, after = next(paid, (0, before))
@@ -385,11 +386,11 @@ def _too_small(options: SearchOptions, least: Stages) -> ConfigError:
 
 
 def check_halvings(record: SearchRecord | None, question: Question) -> None:
-    """Refuse a search that cannot go on with the study's halvings.
+    """Refuse a search that cannot continue the study's halvings.
 
     Raises:
-        ConfigError: It begins with another seed, ranks stages by another score, or runs all
-            configurations whole.
+        ConfigError: The search has another first seed, stage objective or sampler, or trains all
+            configurations to the end.
     """
     options, seeds = question.options, question.seeds
     objective = str(question.loader.stage_objective)

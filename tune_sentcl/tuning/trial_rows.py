@@ -1,4 +1,4 @@
-"""The rows of a session's trials, and the history that they make."""
+"""The rows of a session's trials, and their ends in the history."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -48,10 +48,10 @@ class TrialRows:
     def row(
         self, assignment: Assignment, status: Status, run_columns: Mapping[str, Any]
     ) -> TrialRow:
-        """The row of a trial that has ended."""
+        """The row of an ended trial."""
         inputs = self._question.loader.load(assignment.config)
         values = self._history.values(assignment.trial_id)
-        if status != "finished":  # earlier values are not this attempt's
+        if status != "finished":  # earlier values are from another attempt
             values = (None,) * len(values)
         input_columns = {
             "data_source": inputs.corpus.source or None,
@@ -76,7 +76,7 @@ class TrialRows:
         )
 
     def _stages(self, trial_id: str) -> tuple[dict[str, Any], ...] | None:
-        """The scores at the ends of stages, as the trials table has them."""
+        """The scores at the ends of stages, in the form of the trials table."""
         objective = str(self._question.loader.stage_objective)
         own = sorted(self._history.stages(trial_id).items())
         ends = ({"objective": objective, "share": s, "value": v} for s, v in own)
@@ -84,13 +84,13 @@ class TrialRows:
 
 
 def _label_of(assignment: Assignment) -> str:
-    """The attempt that has trained the trial's weights."""
+    """The label of the attempt that trained the trial's weights."""
     again = assignment.action == "measure" and assignment.files_before
     return again or assignment.attempt_files
 
 
 def _stages_without(table: pa.Table, loader: InputLoader) -> dict[str, list[dict[str, Any]]]:
-    """The scores at the ends of stages that are not of this search's objective, by trial."""
+    """By trial, the scores at the ends of stages by other stage objectives."""
     if "stages" not in table.column_names:
         return {}
     objective = str(loader.stage_objective)
@@ -103,7 +103,7 @@ def _stages_without(table: pa.Table, loader: InputLoader) -> dict[str, list[dict
 
 
 def with_all_costs(training: Mapping[str, Any], measuring: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of a trial that was measured again: of its training, with summed costs."""
+    """The columns of a trial that was measured again: those of its training, with summed costs."""
     costs = {
         name: (training.get(name) or 0.0) + measuring[name]
         for name in _COSTS

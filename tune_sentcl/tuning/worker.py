@@ -1,4 +1,4 @@
-"""The worker's side of a trial, the same under every launcher."""
+"""The worker's side of a trial; all launchers use it."""
 
 import ctypes
 import os
@@ -55,8 +55,8 @@ class WorkerSettings:
             beside STS-B dev.
         seconds: Time limit of a trial; None: no limit.
         save_every: Seconds between saved states; None: no states.
-        deterministic: Whether torch uses deterministic algorithms alone.
-        plugins: The code that the trials' methods come from, as the driver has read it.
+        deterministic: Whether torch uses only deterministic algorithms.
+        plugins: The plugins of the trials' methods, as the driver read them.
     """
 
     study: str | None
@@ -77,7 +77,7 @@ def worker_settings(
     stage_objective: Objective = DEFAULT,
     plugins: tuple[Plugin, ...] = (),
 ) -> WorkerSettings:
-    """The worker settings that the options of a search imply, with this share of a GPU."""
+    """The worker settings that the options of a search and the share of a GPU imply."""
     return WorkerSettings(
         study,
         options.keep > 0,
@@ -93,12 +93,12 @@ def worker_settings(
 
 @dataclass(frozen=True)
 class Failure:
-    """How a trial failed.
+    """The failure of a trial.
 
     Attributes:
         error_type: Class name of the error.
         error_text: Its message; a traceback may follow after a blank line.
-        run_columns: Costs so far, by column of the trials table; empty if unknown.
+        run_columns: The costs so far, by column of the trials table; empty if unknown.
     """
 
     error_type: str
@@ -107,7 +107,7 @@ class Failure:
 
 
 class Attempt:
-    """One run of one trial in a worker."""
+    """One attempt at a trial in a worker."""
 
     def __init__(
         self,
@@ -116,12 +116,12 @@ class Attempt:
         settings: WorkerSettings,
         is_draining: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Start to count the trial's costs; `points` and `reports` run it."""
+        """Begin to count the trial's costs; `points` and `reports` run the trial."""
         self._is_draining = is_draining
         self._assignment, self._loader, self._settings = assignment, loader, settings
         device = "cuda" if settings.gpus > 0 else "cpu"
         without = ""
-        if 0 < settings.gpus < 1:  # before the account, which starts CUDA
+        if 0 < settings.gpus < 1:  # before `Account`, which starts CUDA
             without = join(settings.gpus, cuda_begun=torch.cuda.is_initialized())
         self._account = Account(device, settings.cpus, settings.gpus, settings.seconds)
         if without:
@@ -129,7 +129,7 @@ class Attempt:
             self._account.notes.append(note)
 
     def reports(self) -> Generator[Progress | Failure, None, None]:
-        """Run the trial; an error of its own is yielded last, as a `Failure`.
+        """Run the trial; if it fails with an error of its own, the last report is a `Failure`.
 
         Raises:
             DeviceError: This process cannot use its GPU any more.
@@ -155,17 +155,17 @@ class Attempt:
         Raises:
             DeviceError: The trial needs a GPU, and torch finds none.
             NodeDrainingError: This machine is about to be removed.
-            OtherInputsError: Data, weights or plugins differ from those that the driver read.
+            OtherInputsError: Data, weights or plugins differ from what the driver read.
         """
         settings, assignment = self._settings, self._assignment
         config = assignment.config
         if self._is_draining():
             raise NodeDrainingError(f"{socket.gethostname()} is draining")
         if not assignment.graphs:
-            # For later trials of this process, too.
+            # This also affects later trials of this process.
             os.environ[CaptureError.variable] = CaptureError.failed
         self._set_up_device()
-        if settings.study is not None:  # whose mined rows are those of the driver's machine
+        if settings.study is not None:  # the study has the driver's mined rows
             self._loader.study = StudyFiles.at(settings.study)
         inputs = self._loader.load(config)
         check_fingerprints(assignment.fingerprints, inputs)
@@ -184,7 +184,7 @@ class Attempt:
             return (yield from trial)
 
     def _output(self) -> Output | None:
-        """Where to write the trial's files; None if they are not kept."""
+        """The writer of the trial's files; None if files are not kept."""
         settings, assignment = self._settings, self._assignment
         if settings.study is None:
             return None
@@ -218,8 +218,8 @@ class Attempt:
     def failure(self, error: Exception) -> Failure:
         """Describe an error for the trial's row.
 
-        Errors of this package need no traceback; any other keeps its own. A full GPU memory leaves
-        cached blocks behind, which are freed for the next trial.
+        An error of this package needs no traceback; any other error gets one. After a full GPU
+        memory, cached blocks are freed for the next trial.
         """
         run_columns = self._account.run_columns()
         if is_out_of_memory(error):
@@ -240,12 +240,12 @@ class Attempt:
                 "--gpus-per-trial 0"
             )
         if 0 < share < 1:
-            # Ray does not enforce shares of a GPU: without this a trial can take all its memory.
+            # Ray does not enforce shares of a GPU, so a trial could take all its memory.
             limit_memory(share)
 
 
 def check_fingerprints(expected: Fingerprints, inputs: TrialInputs) -> None:
-    """Raise OtherInputsError if a worker reads other inputs than the driver."""
+    """Raise OtherInputsError if a worker reads inputs that differ from the driver's."""
     read = inputs.fingerprints_now()
     differing = [
         f"{f.name} {getattr(read, f.name)} (the driver's: {getattr(expected, f.name)})"
@@ -265,13 +265,13 @@ def check_fingerprints(expected: Fingerprints, inputs: TrialInputs) -> None:
 
 @contextmanager
 def _returned_memory() -> Iterator[None]:
-    """Return freed memory to the system behind the block.
+    """Return freed memory to the system after the block.
 
-    glibc keeps it in the arena of the thread that used it, and Ray runs each trial in a thread of
-    its own. Without this an actor grows by a trial's peak again and again.
+    glibc keeps freed memory in the arena of the thread that used it, and Ray runs each trial in a
+    new thread. Without this function, an actor grows by a trial's peak with each trial.
     """
     try:
         yield
     finally:
-        with suppress(OSError, AttributeError):  # only glibc has malloc_trim
+        with suppress(OSError, AttributeError):  # malloc_trim exists only in glibc
             ctypes.CDLL(None).malloc_trim(0)

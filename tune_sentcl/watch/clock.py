@@ -1,4 +1,4 @@
-"""Durations as text; a module of its own because `watch.terminal` imports torch."""
+"""Durations as text; a separate module, because `watch.terminal` imports torch."""
 
 
 def clock(seconds: float) -> str:

@@ -10,18 +10,18 @@ from typing import Any
 from tune_sentcl.watch.trackers import Params, Tracker, Values, run_name
 
 _STATUSES = {"finished": "FINISHED", "failed": "FAILED"}
-_LONGEST = 500  # characters of a text, a limit that holds in all of MLflow's stores
+_LONGEST = 500  # characters of a text that all of MLflow's stores accept
 
 
 class Client(Tracker):
-    """The package `mlflow-skinny` is enough."""
+    """Logs to MLflow; the package `mlflow-skinny` is enough."""
 
     def __init__(self, space: str, study: str, folder: Path) -> None:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
         from mlflow import MlflowClient, entities
 
-        for name in ("mlflow", "alembic"):  # they report the new database's tables
+        for name in ("mlflow", "alembic"):  # they log the creation of the database's tables
             logging.getLogger(name).setLevel(logging.ERROR)
         self._entities, self._study = entities, study
         server = os.environ.get("MLFLOW_TRACKING_URI")

@@ -1,4 +1,4 @@
-"""Writes `progress.json`, by which other processes show the state of a search."""
+"""Write `progress.json`, from which other processes show the state of a search."""
 
 import math
 import threading
@@ -17,11 +17,11 @@ from tune_sentcl.store.writer_lock import Holder
 from tune_sentcl.trial import Progress
 from tune_sentcl.watch.watcher import Watcher
 
-_DISK_S, _STORE_S = 0.5, 10.0  # between two writes, because many short trials end at once
+_DISK_S, _STORE_S = 0.5, 10.0  # seconds between writes, because many short trials may end at once
 
 
 class ProgressFileWatcher:
-    """A `Watcher` that passes events on to another one and writes the state of the search."""
+    """A `Watcher` that writes the state of the search, and passes events on to another watcher."""
 
     def __init__(self, watcher: Watcher, driver: StudyDriver) -> None:
         self._watcher, self._driver = watcher, driver
@@ -89,7 +89,7 @@ class ProgressFileWatcher:
         self._progress = replace(self._progress, seconds=seconds, running=running, **changes)  # type: ignore[arg-type]
 
     def _write(self) -> None:
-        # Ignored: the file is for display only, and a driver that lost its study must not write.
+        # The file is for display only, and a driver that lost its study must not write.
         with self._lock, suppress(StudyError):
             self._later = None
             self._wrote = time.monotonic()
@@ -101,7 +101,7 @@ def progress_file(watcher: Watcher, driver: StudyDriver) -> Iterator[Watcher]:
     """Write the state of a search until the block ends.
 
     Args:
-        watcher: Receives all events too.
+        watcher: Also receives all events.
         driver: The driver of the study.
 
     Yields:

@@ -9,7 +9,7 @@ from tune_sentcl.watch.trackers import Params, Tracker, Values
 
 
 class Client(Tracker):
-    """One `SummaryWriter` a trial."""
+    """Logs to TensorBoard, one `SummaryWriter` per trial."""
 
     def __init__(self, space: str, study: str, folder: Path) -> None:
         del space, study

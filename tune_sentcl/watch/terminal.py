@@ -15,16 +15,16 @@ from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.watch.clock import clock
 from tune_sentcl.watch.watcher import Watcher
 
-if TYPE_CHECKING:  # it imports torch
+if TYPE_CHECKING:  # `trial` imports torch
     from tune_sentcl.trial import Progress as TrialProgress
 
 _log = logging.getLogger("tune_sentcl")
-_POINTS_S = 30.0  # between two lines about one running trial
+_POINTS_S = 30.0  # seconds between lines on one running trial
 
 
 @contextmanager
 def encoding_bar() -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr, if it is a terminal; call it with encoded and total sentences."""
+    """A progress bar on stderr, if it is a terminal; call it with encoded and total sentences."""
     bar = Progress(
         TextColumn("sentences"),
         BarColumn(bar_width=30),
@@ -40,7 +40,7 @@ def encoding_bar() -> Iterator[Callable[[int, int], None]]:
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Let the search end in order; rich would exit with code 1."""
+        """Raise, so that the search ends in order; rich would exit with code 1."""
         raise BrokenPipeError
 
 
@@ -55,8 +55,9 @@ class RichWatcher:
         where: The number of parallel trials and their devices, as text; set before `begin`.
         objective: The name of the objective; empty for a single trial, which omits the first
             lines.
-        best: The best objective in the study, including trials that ended since; None without any.
-        notes: All messages, also those of earlier watchers of the same search.
+        best: The best objective in the study, including trials that ended since; None without a
+            score.
+        notes: All messages, including those of earlier watchers of the same search.
     """
 
     def __init__(
@@ -84,14 +85,14 @@ class RichWatcher:
         self._done = self._ended = self._failed = 0
         self.where = self.objective = ""
         self.best: float | None = None
-        self._ranks = True  # a confirmation chooses none, so that it has no best trial
-        self._last_line_at: dict[str, float] = {}  # when a running trial's line was written last
+        self._ranks = True  # False for a confirmation, which chooses no best trial
+        self._last_line_at: dict[str, float] = {}  # when each running trial's line was written
         self._encoded, self._encoding = 0, 0.0
         self._notes: set[str] = set()
         self._start = now()
 
     def for_confirmation(self) -> "RichWatcher":
-        """A watcher of the same search's confirmation, which counts anew."""
+        """A watcher for the same search's confirmation, with new counts."""
         watcher = RichWatcher(self._console, self._now, self._listener)
         watcher.notes, watcher._ranks = self.notes, False
         return watcher
@@ -119,7 +120,7 @@ class RichWatcher:
         self._bar.update(self._task, running=len(self._running))
 
     def point(self, trial_id: str, progress: "TrialProgress") -> None:
-        """Write a trial's step, if there is no live line."""
+        """Write a line on a trial's step, unless there is a live line."""
         self._listener.point(trial_id, progress)
         if (
             self._console.is_terminal
@@ -158,7 +159,7 @@ class RichWatcher:
         return "none" if self.best is None else f"{self.best:.2f}"
 
     def _write_details(self, row: TrialRow) -> None:
-        """Write a trial's encoding time, error and notes; equal notes of many trials once."""
+        """Write a trial's encoding time, error and notes; repeated notes appear only once."""
         if row.encoded_sentences:
             seconds = row.encoding_seconds or 0.0
             self._encoded += row.encoded_sentences
@@ -186,7 +187,7 @@ class RichWatcher:
 
     def close(self) -> None:
         """Remove the live line, and write the number of trials per minute."""
-        if self._console.is_terminal:  # a bar that was never started would write a blank line
+        if self._console.is_terminal:  # stopping a bar that never started would write a blank line
             self._bar.stop()
         if not self._ended:
             return
@@ -201,14 +202,14 @@ class RichWatcher:
 
 
 def terminal_watcher(listener: Watcher | None = None, *, shown: bool) -> RichWatcher:
-    """A watcher that passes all events on, and shows them on stderr or prints nothing."""
-    # A live line, even on a quiet console, would take over what the caller prints.
+    """A watcher that passes all events on, and either shows them on stderr or prints nothing."""
+    # A live line would take over the caller's output, even on a quiet console.
     console = _Console(stderr=True) if shown else _Console(quiet=True, force_terminal=False)
     return RichWatcher(console, listener=listener)
 
 
 def _stage(row: TrialRow) -> str:
-    """The score of a trial that was stopped at the end of a stage, and where that was."""
+    """The score of a trial that stopped at the end of a stage, and the share of its training."""
     if row.status != "pruned" or not row.stages:
         return ""
     last = row.stages[-1]

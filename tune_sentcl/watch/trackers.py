@@ -1,4 +1,4 @@
-"""The trackers of `search --track NAME`: their protocol, and which can be used where."""
+"""The trackers of `search --track NAME`: their protocol, and checks whether they can be used."""
 
 import hashlib
 import os
@@ -17,24 +17,24 @@ Values = Mapping[str, float]
 
 
 class Tracker(Protocol):
-    """Receives the trials of a search in one thread; an exception ends its tracking alone."""
+    """Receives the trials of a search in one thread; an exception ends only this tracking."""
 
     def __init__(self, space: str, study: str, folder: Path) -> None:
         """Open the client for a space's name, a study's path or URL, and a folder for files."""
         ...
 
     def begin(self, trial_id: str, configuration: str, params: Params) -> None:
-        """Start the run of a trial, and delete the run that an earlier search has left of it.
+        """Start a trial's run, and delete a run of the trial from an earlier search.
 
         Args:
             trial_id: The trial.
-            configuration: The id that its seeds share.
-            params: Its knobs, by dotted key.
+            configuration: The id of its configuration.
+            params: The configuration's values by dotted key.
         """
         ...
 
     def point(self, trial_id: str, step: int, values: Values) -> None:
-        """Log metrics of a trial at an optimizer step, scores times 100; each step comes once."""
+        """Log a trial's metrics at an optimizer step (scores times 100); each step comes once."""
         ...
 
     def end(self, trial_id: str, step: int, values: Values, texts: Mapping[str, str]) -> None:
@@ -50,14 +50,14 @@ class Tracker(Protocol):
 
 
 def run_name(trial_id: str, study: str) -> str:
-    """A name of a run on a server, where the same trial may be in several studies."""
+    """The name of a run on a server, where several studies may have the same trial."""
     return f"{trial_id}-{hashlib.sha256(study.encode()).hexdigest()[:8]}"
 
 
 TRACKERS = {"mlflow": "MLFLOW_TRACKING_URI", "wandb": "WANDB_MODE=online", "tensorboard": ""}
-"""The variable, or variable and value, by which each writes to a server instead of the study.
+"""For each tracker, the variable (with a value) that makes it write to a server.
 
-The names are those of the packages.
+Otherwise it writes into the study. The names are those of the packages.
 """
 
 
@@ -77,7 +77,7 @@ def check_tracking(names: Sequence[str], study: str, *, on_cluster: bool = False
     Args:
         names: The trackers.
         study: The path or URL of the study.
-        on_cluster: Whether the search runs on a cluster, with other packages and variables.
+        on_cluster: Whether the search runs on a cluster, whose packages and variables are others.
     """
     if faults := [fault for name in names for fault in _faults(name, study, on_cluster)]:
         raise ConfigError(faults)
@@ -112,7 +112,7 @@ def _faults(name: str, study: str, on_cluster: bool) -> Iterator[Fault]:
             else "Use a study in a folder."
         )
         yield Fault("--track", value=name, rule=rule, move=move)
-    elif name == "mlflow":  # its SQLite URLs are quoted differently by different readers
+    elif name == "mlflow":  # readers quote its SQLite URLs differently
         folder = StudyFiles.at(study).where
         if odd := " or ".join(character for character in "?#%" if character in folder):
             rule = f"the tracker cannot write below a folder with {odd} in its name ({folder})"

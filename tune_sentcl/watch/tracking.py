@@ -1,6 +1,7 @@
-"""Sends the trials of a search to trackers: `search --track NAME`.
+"""Send the trials of a search to trackers: `search --track NAME`.
 
-Each tracker runs in a thread of its own. A client that hangs or fails costs the search nothing.
+Each tracker runs in a thread of its own, so a client that hangs or fails does not delay the
+search.
 """
 
 import queue
@@ -26,13 +27,13 @@ from tune_sentcl.trial import Progress
 from tune_sentcl.watch.trackers import open_tracker
 from tune_sentcl.watch.watcher import Watcher
 
-_WAIT_S = 30.0  # for the trackers to finish writing after the search
+_WAIT_S = 30.0  # seconds that trackers may take to finish after the search
 _INTERRUPTED_WAIT_S = 3.0  # the same after an interruption
 _COSTS = tuple(name for name in RUN_COLUMNS if name.endswith(("_seconds", "_bytes")))
 _NUMBERS = value_columns(MAX_OBJECTIVES)
 _TEXTS = ("status", "origin", "host", "device", "notes", "error_type", "error_text", "git_commit")
 Event = tuple[str, tuple[Any, ...]]
-"""A method of `Tracker` and its arguments."""
+"""The name of a method of `Tracker`, and its arguments."""
 _SCORE = ("task", "split", "metric", "aggregation", "protocol", "classifier_seed")
 
 
@@ -43,8 +44,8 @@ def tracking(names: Sequence[str], study: str, space: str, watcher: Watcher) -> 
     Args:
         names: The trackers, which have passed `check_tracking`.
         study: The path or URL of the study.
-        space: The name of its space.
-        watcher: Receives all events too, and a message if a tracker fails or hangs.
+        space: The name of the search space.
+        watcher: Also receives all events, and a message if a tracker fails or hangs.
 
     Yields:
         The watcher for the session.
@@ -68,19 +69,19 @@ def tracking(names: Sequence[str], study: str, space: str, watcher: Watcher) -> 
 
 
 class TrackingWatcher:
-    """A `Watcher` that passes events on to another one, and trainings to the trackers."""
+    """A `Watcher` that passes events on to another watcher, and trainings to the trackers."""
 
     def __init__(self, watcher: Watcher, threads: Sequence["_TrackerThread"]) -> None:
         self._watcher, self._threads = watcher, threads
         self.begin, self.say = watcher.begin, watcher.say
-        self._last_steps: dict[str, int] = {}  # the last step that was sent of a running trial
+        self._last_steps: dict[str, int] = {}  # the last step sent of each running trial
 
     def started(self, assignment: Assignment) -> None:
         """See `Watcher`."""
         self._watcher.started(assignment)
         name = assignment.trial_id
         if assignment.action == "measure" or name in self._last_steps:
-            return  # it has no run that its scores could join, or repeats the points of its run
+            return  # it has no run for its scores, or repeats its run's points
         self._last_steps[name] = -1
         params = {
             key: value if isinstance(value, str | int | float | bool) else str(value)
@@ -111,7 +112,7 @@ class TrackingWatcher:
         self._send("end", row.trial_id, step, numbers, texts)
 
     def close(self) -> None:
-        """End the runs of trials that have not ended, and the tracking."""
+        """End the runs of trials that have not ended, then the tracking."""
         for trial_id, step in self._last_steps.items():
             self._send("end", trial_id, step, {}, {"status": "interrupted"})
         for thread in self._threads:
@@ -141,7 +142,7 @@ def _score_name(score: Score) -> str:
 
 
 class _TrackerThread(threading.Thread):
-    """Calls a tracker, event by event; None ends it. It is lost once it fails or hangs."""
+    """Calls a tracker with each event; None ends it. A tracker that fails or hangs is lost."""
 
     def __init__(self, name: str, study: str, space: str, say: Callable[[str], None]) -> None:
         super().__init__(name=name, daemon=True)

@@ -16,11 +16,11 @@ _OFF = (
     "x_disable_meta",
     "x_disable_stats",
 )
-"""Settings without which the client would send the command, the source and the machine's load."""
+"""Settings that keep the client from sending the command, the source and the machine's load."""
 
 
 class Client(Tracker):
-    """One run a trial; several may be open at a time."""
+    """Logs to Weights & Biases, one run per trial; several runs may be open at a time."""
 
     def __init__(self, space: str, study: str, folder: Path) -> None:
         self._offline = os.environ.setdefault("WANDB_MODE", "offline") != "online"

@@ -1,8 +1,8 @@
-"""The protocol of watchers: terminal, progress file, trackers, and those of `search`."""
+"""The protocol of watchers: the terminal, the progress file, trackers, and a caller's watcher."""
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-if TYPE_CHECKING:  # so that a wrong argument of `search` does not wait for torch
+if TYPE_CHECKING:  # so that wrong arguments of `search` fail before torch is imported
     from tune_sentcl.history import Assignment
     from tune_sentcl.store.rows import TrialRow
     from tune_sentcl.trial import Progress
@@ -13,7 +13,7 @@ class Watcher(Protocol):
     """Receives the events of a search from the session; a subclass may ignore some."""
 
     def begin(self, done: int, total: int) -> None:
-        """The search starts; earlier runs did `done` of its `total` trials."""
+        """The search starts; earlier commands ran `done` of its `total` trials."""
         return
 
     def started(self, assignment: "Assignment") -> None:
@@ -25,7 +25,7 @@ class Watcher(Protocol):
         return
 
     def ended(self, row: "TrialRow", total: int, last: "Progress | None") -> None:
-        """A trial has ended, after a last report; the search now plans `total` trials."""
+        """A trial has ended; `last` is its last report; the search now plans `total` trials."""
         return
 
     def say(self, text: str) -> None:

@@ -1,1 +1,1 @@
-"""Compare the printed numbers of the three papers with a study."""
+"""Compare a study with the numbers that the three papers print."""

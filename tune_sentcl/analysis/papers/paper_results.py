@@ -1,7 +1,7 @@
-"""The numbers that the three papers print, as frames, and as cells with their configurations.
+"""The numbers that the three papers print, as data frames and as cells with their configurations.
 
-`reported/paper_results.csv` holds the numbers. The blocks of the shipped search spaces name the
-rows that their configurations fill (`paper_rows`).
+`reported/paper_results.csv` holds the numbers. The blocks of the presets name the rows of the
+papers that their configurations fill (`paper_rows`).
 """
 
 import functools
@@ -28,22 +28,23 @@ _TYPES = {
     "corrected": "float64",
 }
 _CELL = ["row", "numbers", "corrected", "errata"]
-"""Columns that say what a number stands for.
+"""Columns that say which scores a printed number is made of.
 
-`row`: the model and its training data, where a table has the name twice. `numbers`: the scores
-whose mean it is, as task/split/metric/protocol/aggregation/rows. `corrected`: the mean of the
-scores beside a wrong average. `errata`: the lines of `errata.csv` about it, from 0.
+`row`: the model, with its training data if a table has the model's name twice. `numbers`: the
+scores whose mean the number is, as task/split/metric/protocol/aggregation/rows. `corrected`: the
+mean of the scores beside an average that the paper computed wrongly. `errata`: the numbers of the
+lines of `errata.csv` that concern it, from 0.
 """
 
 
 def paper_results(paper: Paper | None = None) -> pd.DataFrame:
     """Every score in the papers' tables, as printed: one row per number.
 
-    Columns: `paper`, `table`, `model` (the paper's name of it), `method`, `base_model`, `lambda`,
+    Columns: `paper`, `table`, `model` (its name in the paper), `method`, `base_model`, `lambda`,
     `temperature`, `num_positives` and `num_negatives` (text: a number or `all`), `batch_size`,
     `pooling`, `strategy`, `train_data`, `metric_suite` (sts | transfer | stsb_dev), `task` (`avg`:
-    the average that the paper prints) and `score`, times 100. NA: the paper does not state it, or
-    the model has no such parameter. `paper_errata` lists the numbers that are wrong.
+    the average that the paper prints) and `score`, times 100. A value is NA if the paper does not
+    state it, or the model has no such parameter. `paper_errata` lists the numbers that are wrong.
 
     Args:
         paper: Return the rows of this paper only; None: of all.
@@ -113,7 +114,7 @@ def _read(name: str, paper: str | None) -> pd.DataFrame:
 
 
 class Number(NamedTuple):
-    """One score of a whole task, by the columns of the scores table; `n` counts its rows."""
+    """One score of a whole task, named by columns of the scores table; `n` counts its rows."""
 
     task: str
     split: str
@@ -136,15 +137,15 @@ class PaperCell:
     Attributes:
         paper: The paper's short name.
         table: For example `Table 2`.
-        row: The model's name in the paper; with the training data if the name occurs twice.
+        row: The model's name in the paper, with its training data if the name occurs twice.
         task: As in `paper_results`; `avg` for an average.
         printed: The number, times 100.
         right: The mean of the scores beside it, for an average that the paper computed wrongly;
             else the printed number.
-        numbers: The scores whose mean it is.
+        numbers: The scores whose mean the printed number is.
         errata: Its errors.
-        presets: The configurations that the search spaces name for its row; empty if the paper
-            copied the number from another system.
+        presets: The configurations that fill its row, by the presets; empty if the paper copied
+            the number from another system.
     """
 
     paper: Paper
@@ -189,7 +190,7 @@ def errata_without_cells(paper: Paper, cells: Iterable[PaperCell]) -> list[str]:
 
 
 def _errata_texts(paper: Paper | None = None) -> list[str]:
-    """Each erratum as one text; cells name them by their places among those of all papers."""
+    """Each erratum as one text; cells name errata by position in the list of all papers."""
     return [
         f"{line['table']}, {line['model']}, {line['task']}: printed {line['printed']} "
         f"-> {line['corrected_or_recomputed']}: {line['evidence']}"
@@ -199,9 +200,9 @@ def _errata_texts(paper: Paper | None = None) -> list[str]:
 
 @functools.cache
 def presets_of(paper: Paper) -> dict[TrialConfig, set[tuple[str, str]]]:
-    """The configurations of a paper's search spaces that fill rows of its tables.
+    """The configurations of a paper's presets that fill rows of its tables.
 
-    Each has the tables, such as `Table 2`, and the names of the rows.
+    Each configuration has pairs of a table, such as `Table 2`, and the name of a row.
     """
     found: dict[TrialConfig, set[tuple[str, str]]] = {}
     for space in spaces_of(paper):

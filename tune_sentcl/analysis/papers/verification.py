@@ -1,7 +1,7 @@
 """Compare each number that a paper prints with a study.
 
-The search spaces name the configurations that fill rows of the paper, the presets. A configuration
-of the study stands for the rows of the preset from which it differs in the fewest knobs.
+A preset here is a configuration of the presets that fills rows of the paper. A configuration of
+the study stands for the rows of the preset from which it differs in the fewest hyperparameters.
 """
 
 import math
@@ -41,7 +41,7 @@ CellVerdict = Literal[
 ]
 
 MIN_SEEDS = 3
-"""With fewer seeds the interval holds nearly every number."""
+"""With fewer seeds, the prediction interval holds nearly every number."""
 
 NO_SEEDS = Estimate.of(())
 
@@ -50,7 +50,7 @@ _HALF = 0.005 + 1e-9
 
 _NAMED_BY = "name lambda temperature num_positives num_negatives strategy whitening"
 _NAMING = [f"method.{name}" for name in _NAMED_BY.split()]
-"""The knobs by which the papers name their models."""
+"""The hyperparameters by which the papers name their models."""
 
 _WHOLE_SETS = {
     "snli": ("nli/snli_train.parquet", "stanfordnlp/snli"),
@@ -58,10 +58,10 @@ _WHOLE_SETS = {
     "sts-b": ("STSBenchmark/sts-train.csv",),
     "wiki": ("wiki/wiki1m_for_simcse.txt",),
 }
-"""The names, as in the column `data_source`, under which trials read a paper's whole set."""
+"""The names of a paper's whole training set in the column `data_source`, by its preset's name."""
 
 _HUB_OWNERS = ("google-bert/", "FacebookAI/")
-"""Owners of the papers' encoders, whose hub names had no owner before."""
+"""Owners of the papers' encoders on the hub. The encoders' older hub names have no owner."""
 
 _PRINT = "checkpoint_fingerprint"
 _READ = ("trial_id", "data_source", "encoder.checkpoint", _PRINT)
@@ -74,10 +74,10 @@ class VerifiedCell:
 
     Attributes:
         cell: The number.
-        ours: Our score over seeds, times 100; of no seeds if the study has none.
+        ours: The study's score over seeds, times 100; `NO_SEEDS` if the study has no score.
         reasons: Why the two are not comparable, or why there is no value.
         drawn: Whether the score depends on the seed; if not, one seed is enough.
-        others: How many more configurations of the study could stand here.
+        others: How many further configurations of the study stand for the same row.
     """
 
     cell: PaperCell
@@ -88,7 +88,7 @@ class VerifiedCell:
 
     @property
     def delta(self) -> float:
-        """Our mean minus the paper's number, or minus the correct average; NaN without ours."""
+        """The study's mean minus the paper's number or corrected average; NaN without a mean."""
         return self.ours.mean - self.cell.right
 
     @property
@@ -166,11 +166,11 @@ def equal_after_rounding(ours: float, printed: float) -> bool:
 def prediction_interval(score: Estimate) -> tuple[float, float]:
     """The interval that contains one more normal value of the same kind in 95 of 100 cases.
 
-    `mean -+ t * sd * sqrt(1 + 1/n)` with Student's t of n - 1 degrees of freedom: Hahn and
-    Meeker, Statistical Intervals (1991), chapter 4.
+    The interval is `mean -+ t * sd * sqrt(1 + 1/n)` with Student's t of n - 1 degrees of freedom
+    (Hahn and Meeker, Statistical Intervals, 1991, chapter 4).
 
     Args:
-        score: Of at least two seeds.
+        score: Mean and standard deviation over at least two seeds.
     """
     scale = score.sd * math.sqrt(1 + 1 / score.n)
     low, high = t.interval(0.95, score.n - 1, score.mean, scale)
@@ -182,11 +182,11 @@ class _Tried:
     """A configuration of a study, without its confirmation seeds.
 
     Attributes:
-        values: Its dotted values, without knobs that are unset or newer than its trials.
+        values: Its dotted values, without hyperparameters that are unset or newer than its trials.
         results: How its trials ended.
-        encoders: The names that the study has for the weights from which they start.
-        fingerprint: That of these weights, if it is recorded.
-        read: The training data that they have read, if it is recorded.
+        encoders: The study's names of the weights with which its trials start.
+        fingerprint: The fingerprint of these weights, if it is recorded.
+        read: The training data that its trials have read, if recorded.
     """
 
     values: Values
@@ -196,12 +196,12 @@ class _Tried:
     read: Collection[str]
 
     def value(self, key: str) -> Any:
-        """A knob's value; the default if the config was written before the knob existed."""
+        """A hyperparameter's value; its default if the config is older than the hyperparameter."""
         return self.values.get(key, knobs()[key].default(self.values["method.name"]))
 
 
 def _all_tried(study: StudyFrames) -> Iterator[_Tried]:
-    standings = study.standings(DEFAULT)  # any score: their order does not matter here
+    standings = study.standings(DEFAULT)  # any score will do: the order does not matter here
     rows = {row["trial_id"]: row for row in standings.tables.trials(_READ).to_pylist()}
     names: dict[str, set[str]] = {}
     for row in rows.values():
@@ -220,7 +220,7 @@ def _all_tried(study: StudyFrames) -> Iterator[_Tried]:
 
 
 def _differences(tried: _Tried, preset: TrialConfig) -> tuple[int, list[str]]:
-    """How many knobs of a configuration differ from a preset, and which, in words."""
+    """How many hyperparameters differ between a configuration and a preset, and texts for them."""
     own, meant = weight_values(tried.values), _weights_of(preset)
     keys = [key for key in knobs() if key != "seed" and own.get(key) != meant.get(key)]
     if tried.value("evaluation.select") == "last" == preset.evaluation.select:
@@ -248,7 +248,7 @@ def _other_encoder(tried: _Tried, preset: TrialConfig) -> str:
 
 
 def _is_encoder(name: str, paper: str) -> bool:
-    """Whether a checkpoint's name denotes the encoder that a paper started from.
+    """Whether a checkpoint's name means the encoder with which a paper started.
 
     A path is compared by its last component. A hub name is compared whole, because any user can
     give a repository the same last component.
@@ -259,7 +259,7 @@ def _is_encoder(name: str, paper: str) -> bool:
 
 
 def _other_rows(tried: _Tried, preset: TrialConfig) -> str:
-    """Why the training rows are not those of a paper; empty if they are."""
+    """Why the training examples differ from the paper's; empty if they do not differ."""
     if preset.method.rows == "nothing":
         return ""
     whole = _WHOLE_SETS[preset.data.source]
@@ -288,7 +288,6 @@ def _verified(
     standing: Mapping[TrialConfig, Sequence[tuple[_Tried, Sequence[str]]]],
     scores: _Scores,
 ) -> VerifiedCell:
-    """The study's best value for a printed number."""
     if not cell.presets:
         return VerifiedCell(cell, reasons=("the paper copied this number of another system",))
     found = [
@@ -318,7 +317,7 @@ def _reproduced(
             seeds.append((mean(values), [text for _, texts in near for text in texts]))
         else:
             lacking += [text for value, texts in near if value is None for text in texts]
-    # If some seeds were measured exactly as in the paper, the others are ignored.
+    # If some seeds were measured exactly as in the paper, the other seeds are ignored.
     kept = [seed for seed in seeds if not seed[1]] or seeds
     if kept:
         reasons = [*differences, *(text for _, texts in kept for text in texts)]
@@ -340,7 +339,7 @@ def _end(result: Result) -> str:
 def _nearest(
     near: Sequence[Mapping[str, Any]], number: Number
 ) -> tuple[float | None, Sequence[str]]:
-    """The most similar score of a task and its differences; else None and what lacks."""
+    """The score of a task that differs least, and its differences; else None and what lacks."""
     measured = [
         (line["value"], list(_score_differences(line, number))) for line in near if "value" in line
     ]
@@ -351,7 +350,7 @@ def _nearest(
 
 
 def _scores_of_tasks(scores: pd.DataFrame) -> _Scores:
-    """The scores of whole tasks, each the mean over the classifier's seeds."""
+    """The scores of whole tasks; each is the mean over the classifier's seeds."""
     key = ["trial_id", "task", "split", "metric", "protocol", "aggregation", "data"]
     groups = scores[scores["subset"].isna()].groupby(key, dropna=False, sort=False)
     means = groups.agg(value=("value", "mean"), n=("n", "min"), reason=("reason", "first"))
@@ -362,7 +361,6 @@ def _scores_of_tasks(scores: pd.DataFrame) -> _Scores:
 
 
 def _score_differences(score: Mapping[str, Any], number: Number) -> Iterator[str]:
-    """How a score differs from a number of a paper."""
     task, data, n = number.task, score["data"], score.get("n", 0)
     if data != "root":
         yield f"{task} is scored on the {data} sets"

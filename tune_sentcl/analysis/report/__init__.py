@@ -1,1 +1,1 @@
-"""Reports on one or several studies: HTML, LaTeX, pictures and a frame."""
+"""Reports on one or several studies: HTML, LaTeX, pictures and a data frame."""

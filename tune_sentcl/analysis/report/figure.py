@@ -48,15 +48,15 @@ class Figure:
 
     @property
     def by_target(self) -> bool:
-        """Whether the reader selects the score that it shows."""
+        """Whether the figure shows the score that the reader of the page selects."""
         return '"@score"' in json.dumps(self.spec)
 
 
 CHOSEN: Spec = {"name": "chosen", "value": None}
-"""A parameter that the page sets: an object with the ids of the chosen configurations, or null."""
+"""A parameter that the page sets: an object with the ids of chosen configurations, or null."""
 
 BRUSH: Spec = {"name": "brush", "select": {"type": "interval"}}
-"""A range that the reader draws; the page chooses the configurations in it in every figure."""
+"""An interval that the reader draws; every figure then highlights the configurations in it."""
 
 
 def layer(
@@ -68,7 +68,7 @@ def layer(
     params: Sequence[Spec] = (),
     **style: Any,
 ) -> Spec:
-    """A layer of marks over a named data set, of the rows `where` all filters hold."""
+    """A layer of marks over the rows of a named data set that pass all filters in `where`."""
     return {
         "data": {"name": data},
         "transform": [{"filter": test} for test in where],
@@ -84,7 +84,7 @@ def layered(*layers: Spec, **more: Any) -> Spec:
 
 
 def fading(opacity: float, *conditions: Spec) -> Spec:
-    """The opacity of a mark that stands for a configuration: faint unless that is chosen."""
+    """The opacity of a configuration's mark: faint if other configurations are chosen."""
     chosen = {"test": "!chosen || chosen[datum.id]", "value": opacity}
     return {"opacity": {"condition": [*conditions, chosen], "value": 0.04}}
 
@@ -105,7 +105,7 @@ def tooltips(fields: Mapping[str, str]) -> list[Spec]:
 
 
 LINES: Spec = {"labelExpr": r"split(datum.label, '\n')"}
-"""An axis or a legend whose labels have several lines, of `in_lines`."""
+"""Options of an axis or legend whose labels were broken into lines by `in_lines`."""
 
 
 def in_lines(label: str, width: int) -> str:
@@ -119,13 +119,13 @@ def slug(title: str) -> str:
 
 
 def rounded(frame: pd.DataFrame, digits: int) -> pd.DataFrame:
-    """Round numbers to significant digits: half the bytes, with no visible difference."""
+    """Round numbers to significant digits, which halves the bytes without a visible difference."""
     decimals = frame.select_dtypes("float")
     return frame.assign(**decimals.map(lambda value: float(f"{value:.{digits}g}")))
 
 
 def columns_of(frame: pd.DataFrame) -> dict[str, list[Any]]:
-    """Columns as JSON values, None for missing ones."""
+    """Columns as JSON values; missing values become None."""
     return frame.astype(object).where(frame.notna(), None).to_dict("list")  # type: ignore[return-value]
 
 
@@ -136,7 +136,7 @@ def page_file(name: str) -> str:
 
 
 def themes() -> dict[str, Spec]:
-    """Of the schemes `light` and `dark` the Vega-Lite `config`, and a colour for each `@name`."""
+    """For the schemes `light` and `dark`, the Vega-Lite `config` and a colour for each `@name`."""
     file = json.loads(page_file("themes.json"))
     return {
         scheme: {"config": filled_in(file["config"], colours), "colours": colours}

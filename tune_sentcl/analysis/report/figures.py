@@ -1,4 +1,4 @@
-"""The figures of the best configurations: their seeds, learning curves, and Pareto front."""
+"""The figures of the best configurations: scores by seed, learning curves and Pareto front."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
@@ -46,11 +46,11 @@ _BEST, _OTHERS, _POINTS = 6, 120, 200  # curves, grey curves, points of a curve
 _OTHER = "others"
 _LEGEND_LINE = 48
 _COST = "cost"
-_ROW = 34  # pixels of a row of the first picture
+_ROW = 34  # pixels of a row of the first figure
 
 
 def role_figure(screen: FirstScreen) -> Iterator[Figure]:
-    """The labelled rows of the first screen: each seed, and the means of the sentence."""
+    """The first figure: for each labelled configuration, the score of each seed and the mean."""
     rows, (objective, *tests) = screen.rows, screen.measured
     frames = []
     for one in (objective, *tests):
@@ -80,7 +80,7 @@ def role_figure(screen: FirstScreen) -> Iterator[Figure]:
 
 
 def serving_figure(subject: ReportData) -> Iterator[Figure]:
-    """Score, milliseconds and bytes, if nothing was trained and the costs were measured."""
+    """Score, milliseconds and bytes in one figure, if no trial trained and costs were measured."""
     objective = subject.objectives[0]
     columns = {"score": str(objective)}
     columns |= {name: f"cost:{name}:dev" for name in ("milliseconds_64", "embedding_bytes")}
@@ -120,7 +120,7 @@ def serving_figure(subject: ReportData) -> Iterator[Figure]:
 
 
 def seed_figure(subject: ReportData) -> Iterator[Figure]:
-    """The score of each seed of the best configurations, if there are any."""
+    """The score of each seed of the best configurations; no figure without scores."""
     drawn = [one for one in subject.shown if one.chosen_scores()][:_DRAWN]
     if not drawn:
         return
@@ -163,7 +163,7 @@ def _seeds(
     rows: Mapping[str, Configuration],
     means: Mapping[str, float],
 ) -> pd.DataFrame:
-    """A score of every seed of some configurations, with the mean that is to be drawn."""
+    """One row per seed of some configurations: its score, and the mean that the figure draws."""
     standings, found = subject.standings, []
     values = standings.scores[str(objective)].dropna().to_dict() if rows else {}
     for label, one in rows.items():
@@ -177,7 +177,7 @@ def _seeds(
 
 
 def _coloured(names: Sequence[str], colours: Sequence[str]) -> Spec:
-    """The colours of some groups; the legend of a single one would say nothing."""
+    """The colours of some groups, with a legend if there are several groups."""
     legend = {"orient": "top", "title": None} if len(names) > 1 else None
     return {"scale": {"domain": [*names], "range": [*colours][: len(names)]}, "legend": legend}
 
@@ -280,9 +280,9 @@ def _curve_figure(name: str, title: str, frame: pd.DataFrame, num_others: int) -
 
 
 def front(points: Points, most: int) -> Iterator[Table | Figure]:
-    """The Pareto front of quality and cost as a table, and a figure per pair of axes.
+    """The Pareto front of quality and cost: a table, and a figure for each pair of axes.
 
-    The cost is that of the training, unless objectives are costs of the encoder in use.
+    The cost is that of the training, unless the objectives include costs of the encoder in use.
     """
     subject, frame = points.subject, points.frame
     averages = [name for name in (STS_AVERAGE, TRANSFER_AVERAGE) if name in subject.targets]
@@ -295,7 +295,7 @@ def front(points: Points, most: int) -> Iterator[Table | Figure]:
     costs = {_COST, *map(points.target, subject.costs_in_use)}
     trained = [bool(subject.costs_in_use) or draws(one.values) for one in subject.shown]
     values = np.column_stack([-frame[c] if c in costs else frame[c] for c in axes])
-    # An encoder without training takes no time, which says nothing of the trained ones.
+    # An encoder without training takes no training time, so its time cannot be compared.
     values = np.where(np.array(trained)[:, None], values.astype(float), np.nan)
     best = np.array(front_of(values), bool)
     yield _front_table(points, quality, best, most)
@@ -305,7 +305,7 @@ def front(points: Points, most: int) -> Iterator[Table | Figure]:
 
 def _front_table(points: Points, quality: Sequence[str], best: np.ndarray, most: int) -> Table:
     subject = points.subject
-    # The points of the figures are rounded; a table that rounded them again could differ.
+    # The points of the figures are rounded, so the table rounds the exact values instead.
     found, cost = list(map(subject.over_seeds, quality)), subject.over_seeds(subject.cost)
     rows: list[Row] = []
     for name in points.frame.index[best]:
@@ -334,7 +334,7 @@ def _front_figure(
 ) -> Figure:
     subject, at = points.subject, {}
     for key, column in (("x", x), ("y", y)):
-        # Nice ends would lie above a score of 100 and below a time of 0.
+        # "Nice" ends of an axis would lie above a score of 100 or below a time of 0.
         scale: Spec = {"zero": False, "nice": False, "padding": 8}
         target = None if column == _COST else subject.targets[int(column[1:])]
         if target in subject.costs_in_use:

@@ -1,4 +1,4 @@
-"""The first screen of a report: what tuning gained, whether that is sure, and what to do next."""
+"""The first screen of a report: how much tuning gained, how sure that is, and what to do next."""
 
 import math
 import shlex
@@ -18,8 +18,9 @@ from tune_sentcl.results.standings import Estimate, Standings
 
 UNTRAINED, BASELINE, HAND_SET = "untrained", "baseline", "hand-set"
 TUNED, OTHER = "tuned", "best other"
-"""The labelled rows: the encoder before training or another baseline, the best of the grid and
-the winner. If the first of them has won, the best other one stands below it."""
+"""The labels of rows: the untrained encoder or another baseline, the best of the grid, and the
+winner. If the winner is the first of them, the row `best other` follows.
+"""
 
 _FINE = 0.2  # points: smaller differences are printed with two digits
 _OVER = {
@@ -38,7 +39,7 @@ _WORDS: dict[Verdict, str] = {
 
 @dataclass(frozen=True, eq=False)
 class FirstScreen:
-    """The result of a study in one sentence, with the rows of its picture."""
+    """The result of a study in one sentence, with the rows of its figure."""
 
     subject: ReportData
 
@@ -58,7 +59,7 @@ class FirstScreen:
 
     @cached_property
     def rows(self) -> dict[str, Configuration]:
-        """The configurations that the sentence names, as far as there are any."""
+        """The configurations that the sentence names, by label; empty without a winner."""
         winner, hand_set = self.standings.winner, self.standings.hand_set
         if winner is None:
             return {}
@@ -78,14 +79,16 @@ class FirstScreen:
         return [objective, *(one for one in tests if self.standings.by_score(one))]
 
     def score(self, label: str, objective: Objective, beside: str = "") -> Estimate:
-        """A score of a row over the seeds of the verdict on it.
+        """A configuration's score over the seeds on which the verdict about it rests.
 
-        Without a verdict these are the confirmation seeds of both rows, else the search seeds.
+        Without a verdict these are the confirmation seeds of both configurations, else the search
+        seeds.
 
         Args:
             label: The row.
             objective: The score.
-            beside: The row with which the winner is compared; empty: the first other one.
+            beside: The row with which the winner is compared; empty: the first row that is not the
+                winner.
         """
         one, other, winner = self.rows[label], self.rows[beside or label], self.standings.winner
         if other is winner:
@@ -136,7 +139,7 @@ class FirstScreen:
 
     @property
     def _certainty(self) -> str:
-        """Which of the gains are confirmed, and on how many seeds."""
+        """A sentence: which gains are confirmed, and on how many seeds."""
         winner = self.standings.winner
         claims = {label: one for label, one in self.rows.items() if one is not winner}
         if winner is None or not claims:
@@ -174,12 +177,12 @@ class FirstScreen:
 
     @property
     def winner(self) -> str:
-        """The knobs of the best configuration; empty if none has a score."""
+        """The hyperparameters of the best configuration; empty if none has a score."""
         winner = self.standings.winner
         return self.subject.named([winner.name])[0] if winner else ""
 
     def row(self) -> dict[str, Any]:
-        """The winner, its scores, the verdict and the next commands, as plain values."""
+        """The winner, its scores, the verdict and the next commands, as values for JSON."""
         winner, judgement = self.standings.winner, next(iter(self.judgements), None)
         label = next((label for label, one in self.rows.items() if one is winner), "")
         scores = {str(one): self.score(label, one) for one in self.measured if label}
@@ -194,7 +197,7 @@ class FirstScreen:
 
     @property
     def notes(self) -> Sequence[str]:
-        """Remarks on the verdicts, each once; without a verdict on seeds of unequal precision."""
+        """Remarks on the verdicts without repeats; without verdicts, on unequal precisions."""
         found = [note for one in self.judgements for note in one.notes]
         if not self.judgements:
             found = list(unequal_precisions(self.standings, self.standings.scored()))
@@ -207,7 +210,7 @@ class FirstScreen:
         return list(dict.fromkeys(found)) or [*self._last_steps()]
 
     def _last_steps(self) -> Iterator[str]:
-        """The commands to run where no further seeds are proposed."""
+        """The commands to run if `judge` proposes no further seeds."""
         standings, names = self.standings, list(self.subject.frames.manifests)
         winner, first = standings.winner, next(iter(self.judgements), None)
         if len(names) > 1:

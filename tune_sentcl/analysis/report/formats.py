@@ -52,7 +52,7 @@ def html(report: Report) -> str:
 
 
 def _data(report: Report) -> str:
-    """JSON that cannot end the script element that it is embedded in."""
+    """JSON for a script element, without any text that would end the element."""
     figures = {
         figure.name: {
             "spec": figure.spec,
@@ -75,7 +75,7 @@ def check_pictures() -> None:
     """Check that vl-convert is installed.
 
     Raises:
-        ResourceError: It is not.
+        ResourceError: vl-convert is not installed.
     """
     try:
         import vl_convert  # noqa: F401
@@ -86,7 +86,7 @@ def check_pictures() -> None:
 
 
 def write_pictures(report: Report, folder: Path) -> list[Path]:
-    """Write each figure as SVG, PNG and PDF on white; if the score is selectable, one per score.
+    """Write each figure as SVG, PNG and PDF on white, once per score if its score is selectable.
 
     Creates the folder if needed and replaces files of the same names.
 
@@ -100,7 +100,7 @@ def write_pictures(report: Report, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, spec in _pictures(report):
-        svg = vl_convert.vegalite_to_svg(spec)  # slow; PNG and PDF are made from the SVG
+        svg = vl_convert.vegalite_to_svg(spec)  # slow, so PNG and PDF are made from the SVG
         png, pdf = vl_convert.svg_to_png(svg, scale=_SCALE), vl_convert.svg_to_pdf(svg)
         for kind, content in (("svg", svg.encode()), ("png", png), ("pdf", pdf)):
             paths.append(folder / f"{name}.{kind}")
@@ -117,7 +117,7 @@ def _pictures(report: Report) -> Iterator[tuple[str, Spec]]:
 
 
 def picture(figure: Figure, points: Points, target: int = 0) -> Spec:
-    """A figure's specification on white, with its data, for one of the targets."""
+    """A figure's specification with its data, on white, for the target with this number."""
     frames = {CONFIGURATIONS: points.frame, **figure.data}
     light = themes()["light"]
     return {
@@ -130,14 +130,14 @@ def picture(figure: Figure, points: Points, target: int = 0) -> Spec:
     }
 
 
-_SCORES = 5  # columns of scores of a float, beside the knobs
+_SCORES = 5  # score columns of one LaTeX table, beside the hyperparameters
 _TEX_SPECIAL = {
     "\\": r"\textbackslash{}",
     **{character: f"\\{character}" for character in "&%$#_{}"},
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "±": r"$\pm$",
-    # LaTeX's default font encoding shows other characters in their place.
+    # LaTeX's default font encoding would print other characters for these.
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
@@ -145,7 +145,7 @@ _TEX_SPECIAL = {
 
 
 def latex(report: Report) -> str:
-    """Each table of scores as floats of the knobs and at most five scores."""
+    """Each table of scores as LaTeX floats with the hyperparameters and at most five scores."""
     said = one_line(f"{report.title}: {report.answer.sentence}")
     lines = [f"% {said}", r"% Needs \usepackage{booktabs,xcolor}.", ""]
     for table in report.tables:
@@ -187,4 +187,4 @@ def _tex_knobs(table: Table, row: Sequence[Value]) -> str:
 
 def _tex_escaped(text: str) -> str:
     shown = "".join(_TEX_SPECIAL.get(character, character) for character in one_line(text))
-    return shown.replace("--", "-{}-{}")  # LaTeX sets two hyphens as a dash
+    return shown.replace("--", "-{}-{}")  # LaTeX turns two hyphens into a dash

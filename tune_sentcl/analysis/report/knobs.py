@@ -1,4 +1,4 @@
-"""The score against each knob, as in the papers' ablation figures, and their importances."""
+"""Figures of the score against each hyperparameter, and of the hyperparameters' importances."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -39,7 +39,7 @@ _COLOURS = 8
 
 
 def knob_figures(points: Points) -> Iterator[Figure]:
-    """One figure per varied knob, in the order of the config, the method's knobs first."""
+    """One figure per varied hyperparameter, in the order of the config."""
     for key in points.subject.knobs:
         if points.frame[points.knob(key)].nunique() > 1:
             yield _figure(points, key)
@@ -86,7 +86,7 @@ def _spec(points: Points, key: str, place: Spec, there: pd.DataFrame, stopped: i
     at, column, line = {**place, "y": score}, points.knob(key), points.line(key)
     own = {**at, **_colour(points, column)} if key != _METHOD else at
     dense = len(there) > _DENSE
-    known = f"isValid(datum.{column})"  # on an axis of names, null would become a name
+    known = f"isValid(datum.{column})"  # an axis of names would show null as a name
     named = {"id": "configuration", column: points.subject.labels[key]}
     shown = tooltips({**named, "@score": "mean", "@sd": "sd", "n": "seeds"})
     layers, look = [], Spec()
@@ -140,7 +140,7 @@ def _strips(points: Points, key: str, values: "pd.Series[Any]", *, crowded: bool
 
 
 def _colour(points: Points, shown: str) -> Spec:
-    """Colour by method, if there are between two methods and the number of colours."""
+    """Colours by method, if the study has at least two methods and not more than colours."""
     if _METHOD not in points.subject.knobs:
         return {}
     column = points.knob(_METHOD)
@@ -156,13 +156,16 @@ def _colour(points: Points, shown: str) -> Spec:
 _LEAST = 8
 _MOST = 1000
 _TREES, _DEPTH = 32, 6
-"""The cost of fANOVA grows with rows and leaves much faster than its accuracy: 64 full trees over
-300 rows take 7 s; these over 3,000 rows take less than 1 s. Their shares differ by about 0.03."""
+"""fANOVA's time grows with rows and leaves much faster than its accuracy.
+
+64 full trees over 300 rows take 7 s; these trees over 3,000 rows take less than 1 s. The shares
+differ by about 0.03.
+"""
 _CHOICES = 10
 
 
 def importance_figures(points: Points) -> Iterator[Figure]:
-    """One figure over all configurations, and one per method with knobs of its own."""
+    """One figure over all configurations, and one per method with hyperparameters of its own."""
     scored = points.frame[points.frame["t0"].notna()]
     common = _varied(points, scored)
     groups = [("", scored, common)]
@@ -179,7 +182,7 @@ def importance_figures(points: Points) -> Iterator[Figure]:
 
 
 def _varied(points: Points, rows: pd.DataFrame) -> list[str]:
-    """The knobs that all rows have and in which they differ."""
+    """The hyperparameters that all rows have and in which rows differ."""
     own = {key: rows[points.knob(key)] for key in points.subject.knobs}
     return [key for key, one in own.items() if one.notna().all() and one.nunique() > 1]
 

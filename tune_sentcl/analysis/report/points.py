@@ -1,4 +1,4 @@
-"""The data set that all figures share: one row per configuration, column names without dots."""
+"""The data set that all figures share: one row per configuration, columns without dots."""
 
 import math
 from collections.abc import Iterable
@@ -22,18 +22,18 @@ _NUMBERS = {"int": "Int64", "float": "float64"}
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """A subject's configurations as figures draw them.
+    """The configurations of a `ReportData`, as figures draw them.
 
-    Columns: `id`, `n`, `cost` (see `cost_title`), `jitter`,
-    `best` (the winner), `k0`, `k1` … (knobs, in the subject's order), and for each target `t0`,
-    `t0_sd`, `t0_low`, `t0_high` (one sd to each side; null for one seed) and so on.
+    Columns: `id`, `n`, `cost` (see `cost_title`), `jitter`, `best` (the winner), `k0`, `k1` …
+    (hyperparameters, in the subject's order), and for each target `t0`, `t0_sd`, `t0_low`,
+    `t0_high` (the mean minus and plus one sd; null for one seed), and so on.
     """
 
     subject: ReportData
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """The rows, the best first."""
+        """One row per configuration, the best first."""
         subject, names = self.subject, [*self.subject.seeds]
         columns: dict[str, Any] = {
             "id": [subject.brief(name) for name in names],
@@ -53,7 +53,7 @@ class Points:
         return rounded(frame, 5)
 
     def _knobs(self, names: Iterable[str]) -> dict[str, "pd.Series[Any]"]:
-        """The columns of the knobs, of numbers where `is_number`, else of text."""
+        """The columns of the hyperparameters; numbers where `is_number`, else text."""
         rows = {name: self.subject.stated(name) for name in names}
         found: dict[str, pd.Series[Any]] = {}
         for index, key in enumerate(self.subject.knobs):
@@ -68,11 +68,11 @@ class Points:
 
     @cached_property
     def stopped(self) -> pd.DataFrame:
-        """Stopped configurations without a finished trial, with `id`, `jitter` and knobs.
+        """Stopped configurations without a finished trial: `id`, `jitter` and hyperparameters.
 
-        `last` is the first target at the end of their last stage, after the share `seen` of their
-        training; those that another score was compared at are left out. `t0` is `last`, but no
-        lower than an axis can show beside the finished ones.
+        `last` is the first target's value at the end of their last stage, `seen` the share of the
+        training until then. Configurations that were compared by another score are left out. `t0`
+        is `last`, raised to the lowest value that the axis of the finished configurations shows.
         """
         subject, target = self.subject, self.subject.targets[0]
         trials = subject.trials[subject.trials["stages"].notna()]
@@ -100,21 +100,22 @@ class Points:
         return groups.ngroup().where(several).astype("Int64")
 
     def line(self, key: str) -> str:
-        """The column with the number of the line that joins configurations in a knob's figure.
+        """The column that numbers the lines in a hyperparameter's figure.
 
-        Configurations on one line differ in this knob alone; null: no other one is on the line.
+        A line joins configurations that differ in this hyperparameter alone. It is null for
+        a configuration that no line joins with another.
         """
         return f"{self.knob(key)}_line"
 
     def is_logarithmic(self, key: str, values: "pd.Series[Any]") -> bool:
-        """Whether a knob has a logarithmic axis: as the space declares its range, if it does."""
+        """Whether a hyperparameter's axis is logarithmic: by declared range, else by values."""
         declared = self.subject.declared_log.get(key)
         if not self.is_number(key):
             return False
         return is_logarithmic(values) if declared is None else declared and values.max() > 0
 
     def is_number(self, key: str) -> bool:
-        """Whether a knob has an axis of numbers: it is numeric, and set everywhere."""
+        """Whether a hyperparameter's axis shows numbers: all its values are set and numeric."""
         return key in self._numbers
 
     @cached_property
@@ -126,7 +127,7 @@ class Points:
 
     @property
     def cost_title(self) -> str:
-        """The display name of the cost, with the unit that suits the dearest configuration."""
+        """The cost's display name, in the unit that suits the highest cost."""
         return f"{self.subject.cost_title}, {self._unit[0]}"
 
     @cached_property
@@ -134,7 +135,7 @@ class Points:
         return time_unit(_over_seeds(self.subject, self.subject.cost)["mean"].max())
 
     def knob(self, key: str) -> str:
-        """The column of a knob."""
+        """The column of a hyperparameter."""
         return f"k{self.subject.knobs.index(key)}"
 
     def target(self, name: str) -> str:
@@ -142,7 +143,7 @@ class Points:
         return f"t{self.subject.targets.index(name)}"
 
     def floor(self, name: str) -> float | None:
-        """The lower end of an axis, chosen so that few collapsed trials do not dominate it.
+        """The lower end of a score's axis, so that a few collapsed trials do not stretch the axis.
 
         None: show all values.
         """
@@ -175,17 +176,17 @@ def _over_seeds(subject: ReportData, number: str) -> pd.DataFrame:
 
 
 def _jitter(count: int) -> Any:
-    """Places from side to side: the golden ratio spreads neighbours evenly, always alike."""
+    """Horizontal positions in [-0.5, 0.5] that spread neighbours evenly, by the golden ratio."""
     return np.round(np.arange(count) * _GOLDEN % 1 - 0.5, 3)
 
 
 def evenly(count: int, most: int) -> list[int]:
-    """At most `most` of `count` places, evenly, with the first and the last."""
+    """At most `most` of `count` positions, evenly spaced, including the first and the last."""
     return [int(place) for place in np.linspace(0, count - 1, min(most, count)).round()]
 
 
 def is_logarithmic(values: "pd.Series[Any]") -> bool:
-    """Whether a knob's values are spread evenly by ratio rather than by difference."""
+    """Whether a hyperparameter's values are spaced by ratio rather than by difference."""
     numbers = values.dropna().to_numpy(float)
     low, high = numbers.min(), numbers.max()
     if low <= 0 or high / low < _MAGNITUDES:

@@ -1,4 +1,4 @@
-"""The questions of a retrieval task that gained and lost most by tuning."""
+"""The queries of a retrieval task whose scores tuning raised and lowered most."""
 
 from collections.abc import Iterator, Sequence
 
@@ -18,9 +18,9 @@ _SHOWN = 10
 
 
 def question_tables(screen: FirstScreen) -> Iterator[Table]:
-    """The ten questions that gained most and the ten that lost most, each as a table.
+    """The ten queries that gained most and the ten that lost most, each group as a table.
 
-    Their scores are kept for the untrained encoder and beside the winner's weights.
+    Scores of single queries are stored for the untrained encoder and for trials with kept weights.
     """
     objective = screen.subject.objectives[0]
     if objective.protocol != "retrieval" or not {UNTRAINED, TUNED} <= screen.rows.keys():
@@ -49,7 +49,7 @@ def question_tables(screen: FirstScreen) -> Iterator[Table]:
 
 
 def _items(screen: FirstScreen, one: Configuration) -> ItemScores | None:
-    """The scores of single items of a configuration's first trial that has them."""
+    """The item scores of a configuration, from its first seed that has them."""
     study, objective = screen.subject.study, screen.subject.objectives[0]
     finished = [seed for seed, result in one.results.items() if result.status == "finished"]
     for seed in sorted(finished) if study else ():
@@ -61,7 +61,7 @@ def _items(screen: FirstScreen, one: Configuration) -> ItemScores | None:
 
 
 def _texts(screen: FirstScreen, count: int) -> Sequence[str]:
-    """The questions as texts, or as numbers where the study's data cannot be read."""
+    """The queries as texts, or as numbers if the study's data cannot be read."""
     objective, winner = screen.subject.objectives[0], screen.rows[TUNED]
     sources = own_sources(winner.values["evaluation.own"] or ())
     try:

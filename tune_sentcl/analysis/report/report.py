@@ -1,4 +1,4 @@
-"""A report: its sections of tables and figures, before any format."""
+"""A report: its sections of tables and figures, independent of the format."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The trials and configurations that a report covers, with the numbers that its parts need."""
+"""The trials and configurations that a report covers, with the numbers for tables and figures."""
 
 import contextlib
 import tomllib
@@ -40,8 +40,8 @@ class ReportData:
 
     Attributes:
         frames: The studies.
-        objectives: The scores to rank configurations by; the first decides.
-        study: The study, if it is a single one, with the scores of single items.
+        objectives: The scores to report; the first ranks the configurations.
+        study: The study if the report covers only one; it gives the scores of single items.
     """
 
     frames: StudyFrames
@@ -62,7 +62,7 @@ class ReportData:
     @cached_property
     def trials(self) -> pd.DataFrame:
         """`StudyFrames.wide` with averages, times and errors of each trial."""
-        wide, own = self._wide, self.frames.trials  # in the same order
+        wide, own = self._wide, self.frames.trials  # both frames have the same order
         added: dict[str, Any] = {name: own[name] for name in _TRIAL_COLUMNS}
         for name, seconds in ((HOURS, "wall_seconds"), (GPU_HOURS, "gpu_seconds")):
             added[name] = own[seconds].to_numpy(float, na_value=np.nan) / _HOUR
@@ -80,29 +80,29 @@ class ReportData:
 
     @cached_property
     def averages(self) -> dict[str, list[str]]:
-        """The scores that each average is the mean of."""
+        """By the name of an average, the scores that it averages."""
         sts = [str(Objective(task, "spearman", "test", "cosine")) for task in STS_TASKS]
         return {STS_AVERAGE: sts, TRANSFER_AVERAGE: self._transfer(list(self._wide.columns))}
 
     def averaged(self, names: Iterable[str]) -> str:
-        """Of which tasks the averages among some names are, as sentences."""
+        """One sentence for each average among some names: the tasks that it averages."""
         return "".join(f" {mean_of(n, self.averages[n])}" for n in names if n in self.averages)
 
     def average(self, columns: Sequence[str]) -> str:
-        """The name of the average of a suite's scores; another average has another name."""
+        """The name of the average of these scores; a partial average also gets their number."""
         name = STS_AVERAGE if objective_named(columns[0]).suite == "sts" else TRANSFER_AVERAGE
         return name if set(columns) == set(self.averages[name]) else f"{name} of {len(columns)}"
 
     @cached_property
     def knobs(self) -> list[str]:
-        """The dotted keys of the knobs in which trials differ, without the seed."""
+        """The dotted keys of the hyperparameters in which trials differ, without the seed."""
         named = [column for column in self.trials.columns if column in knobs()]
         several = self.trials["method.name"].nunique() > 1
         return [key for key in named if key != "seed" and (several or key != "method.name")]
 
     @cached_property
     def labels(self) -> dict[str, str]:
-        """A label for each varied knob: its short name if unique, else its key."""
+        """A label for each varied hyperparameter: its short name if unique, else its key."""
         short = [short_name(key) for key in self.knobs]
         return {
             key: name if short.count(name) == 1 else key
@@ -111,10 +111,10 @@ class ReportData:
 
     @cached_property
     def declared_log(self) -> dict[str, bool]:
-        """Whether the spaces declare the range of a knob as logarithmic."""
+        """By hyperparameter, whether the search spaces declare its range as logarithmic."""
         found: dict[str, bool] = {}
         for space in self._spaces:
-            # A space of another release may have other knobs or another format.
+            # A search space of another release may have other hyperparameters or another format.
             with contextlib.suppress(BadInputError, ValueError, TypeError, AttributeError):
                 ranges = space.get("search", {}).get("ranges", {})
                 found |= {r.key: r.log for r in read_ranges(ranges, "") if not r.choices}
@@ -125,17 +125,20 @@ class ReportData:
         found = []
         for manifest in self.frames.manifests.values():
             for text in manifest.space_texts:
-                with contextlib.suppress(tomllib.TOMLDecodeError):  # of another release
+                with contextlib.suppress(tomllib.TOMLDecodeError):  # written by another release
                     found.append(tomllib.loads(text))
         return found
 
     def stated(self, configuration: str) -> list[Value]:
-        """A configuration's values of `knobs`, as `tune_sentcl.config.stated`."""
+        """A configuration's values of `knobs`, formatted by `tune_sentcl.config.stated`."""
         found = (stated(key, self._values(configuration)) for key in self.knobs)
         return [", ".join(map(str, one)) if isinstance(one, list) else one for one in found]
 
     def named(self, names: Sequence[str]) -> list[str]:
-        """Some configurations by the knobs in which they differ, one by what differs from all."""
+        """Name configurations by the hyperparameters in which they differ.
+
+        A single configuration is named by the hyperparameters in which all of the study differ.
+        """
         rows = [self._values(name) for name in names]
         among = rows if len(rows) > 1 else [one.values for one in self.standings.tried.values()]
         keys = [key for key in naming_knobs(among) if key in self.knobs] or ["method.name"]
@@ -145,7 +148,7 @@ class ReportData:
         return self.standings.tried[configuration].values
 
     def brief(self, configuration: str) -> str:
-        """A configuration's id, shortened as far as it stays unique."""
+        """A configuration's id, shortened to the fewest digits (from 8) that keep ids distinct."""
         return configuration[: self._brief]
 
     @cached_property
@@ -191,10 +194,10 @@ class ReportData:
         return self.trials[self.trials["status"] == "finished"].set_index("trial_id")
 
     def over_seeds(self, number: str) -> dict[str, Estimate]:
-        """A column of `trials` of each configuration over the finished seeds of the search.
+        """A column of `trials`, averaged for each configuration over its finished search seeds.
 
-        Hours exclude start-up, most of which falls on the first trial of each worker, and loading
-        for a trial that was measured again.
+        Hours leave out start-up, which falls mostly on the first trial of each worker, and the
+        loading of trials that were measured again.
         """
         trials = self.trials[self.trials["status"] == "finished"]
         values = (
@@ -209,18 +212,18 @@ class ReportData:
 
     @cached_property
     def own(self) -> dict[str, Objective]:
-        """The scores of own tasks, by their names in `scores`."""
+        """The scores of custom tasks, by their names in `scores`."""
         found = {name: objective_named(name) for name in self.scores}
         return {name: objective for name, objective in found.items() if objective.is_own}
 
     @cached_property
     def paper(self) -> Paper | None:
-        """The paper that the study's spaces name, if exactly one."""
+        """The paper that the study's search spaces name; None unless there is exactly one."""
         found = [paper for paper in PAPERS if any(s.get("paper") == paper for s in self._spaces)]
         return found[0] if len(found) == 1 else None
 
     def printed(self, suite: str) -> list[str]:
-        """The tasks of a suite that the study's paper averages, in its order; else all tasks."""
+        """The tasks that the study's paper averages in a suite, in order; else all its tasks."""
         own = tasks_of([suite])
         if self.paper is None:
             return own
@@ -229,7 +232,7 @@ class ReportData:
         return [task for task in named if task in own] or own
 
     def tasks(self, suite: str) -> list[str]:
-        """The tasks of a suite, first those that the study's paper prints."""
+        """The tasks of a suite; those that the study's paper averages come first."""
         return list(dict.fromkeys([*self.printed(suite), *tasks_of([suite])]))
 
     def _transfer(self, columns: Sequence[str]) -> list[str]:
@@ -243,7 +246,7 @@ class ReportData:
 
 
 def mean_of(name: str, columns: Sequence[str]) -> str:
-    """Of which tasks an average is, as a sentence."""
+    """A sentence that lists the tasks of an average."""
     tasks = [objective_named(column).task for column in columns]
     return f"{name[:1].upper()}{name[1:]} is the mean of {', '.join(tasks)}."
 

@@ -1,4 +1,4 @@
-"""Tables of what was run, what it cost, what did not finish, and how it was measured."""
+"""Tables of the searches that ran, their cost, their failures, and how they measured."""
 
 from collections.abc import Iterator
 
@@ -52,7 +52,7 @@ def run_tables(subject: ReportData) -> Iterator[Table]:
 
 
 def elapsed_hours(trials: pd.DataFrame) -> float:
-    """From the first trial's start to the last one's end; NaN if unknown."""
+    """Hours from the first trial's start to the last trial's end; NaN if unknown."""
     timed = trials[trials["started_at"].notna()]
     ends = timed["started_at"] + pd.to_timedelta(timed[HOURS].fillna(0.0), unit="h")
     span = ends.max() - timed["started_at"].min()
@@ -121,7 +121,7 @@ def _grouped(
 
 
 def measured(subject: ReportData) -> Iterator[Table]:
-    """Every kind of score with the rows scored, and the versions that measured it."""
+    """Every kind of score with its number of rows, and the library versions that measured it."""
     trials, scores = subject.frames.trials, subject.frames.scores
     whole = scores[scores["subset"].isna() & scores["value"].notna()]
     if len(whole):

@@ -19,18 +19,18 @@ from tune_sentcl.objective import OFFERS, Objective
 
 LEGEND = "Bold: the winner; grey: proven worse than the winner"
 _ON_DATA = {"toy": " on the generated toy sets", "root": " on the real sets"}
-_SPARE = 1000  # rows that the page shows when the reader selects them
+_SPARE = 1000  # further rows in the page, shown if the reader selects their configurations
 _SUITES = {
     "sts": ("Semantic textual similarity", "spearman", "Spearman"),
     "transfer": ("Transfer", "accuracy", "accuracy"),
 }
 
 _Columns = Mapping[str, Mapping[Any, Value]]
-"""By heading, the cell of each configuration."""
+"""By heading, the cells of a column; by configuration, each cell."""
 
 
 def on_data(objective: Objective, data: str) -> str:
-    """Which of SentEval's sets a score is on; empty for a user's own task."""
+    """Whether a score is on the toy or the real sets, in words; empty for a custom task."""
     return "" if objective.is_own else _ON_DATA[data]
 
 
@@ -60,7 +60,7 @@ def leaderboards(subject: ReportData, most: int) -> Iterator[Table]:
 
 
 def _confirmed(subject: ReportData) -> _Columns:
-    """The first objective and its test score on confirmation seeds, and the other test scores."""
+    """The first objective on confirmation seeds, and its test score on both kinds of seeds."""
     objective, standings = subject.objectives[0], subject.standings
     confirmed = standings.by_score(objective, confirming=True)
     found = {f"{title_of(objective)}, confirmation seeds": confirmed}
@@ -100,7 +100,7 @@ def _note(subject: ReportData, averages: str) -> str:
 
 
 def suite_tables(subject: ReportData, most: int) -> Iterator[Table]:
-    """One table per measured suite and protocol, with the paper's order of columns."""
+    """One table per measured suite and protocol, with the tasks in the paper's order."""
     if not subject.shown:
         return
     for suite in _SUITES:
@@ -108,7 +108,7 @@ def suite_tables(subject: ReportData, most: int) -> Iterator[Table]:
         for protocol in dict.fromkeys(name for task in tasks for name in OFFERS[task]):
             yield from _suite(subject, suite, protocol, most)
     if subject.own:
-        # Without an average, because the metrics of the user's own tasks differ.
+        # No average, because the metrics of custom tasks differ.
         columns = {title_of(one): subject.over_seeds(name) for name, one in subject.own.items()}
         empty = Table("own", "Custom tasks: times 100", caption="Scores times 100")
         yield _by_task(subject, empty, columns, most)
@@ -168,7 +168,6 @@ def _knobs(subject: ReportData) -> _Columns:
 def _filled(
     subject: ReportData, empty: Table, columns: _Columns, most: int, averages: str
 ) -> Table:
-    """A table with its columns, and with the first sentence of its caption."""
     spare = _SPARE if empty.name == "leaderboard" else 0
     shown = [*subject.seeds][: max(most, spare) if most else None]
     rows = [tuple(cells.get(name) for cells in columns.values()) for name in shown]
@@ -197,11 +196,11 @@ def _filled(
 def leaderboard_frame(subject: ReportData) -> pd.DataFrame:
     """Every configuration with unrounded values.
 
-    Columns: `rank`, `configuration`, `verdict` of `judge` beside the winner, the varied knobs,
-    `data`, `seeds`, and `..._mean`, `..._sd` and `..._n` of each score (by its name on the command
-    line), of the averages, and of `hours` and `gpu_hours` per trial. `lost` counts lost seeds, if
-    any. `confirm_...` describe each objective and its test score on confirmation seeds, if any;
-    those of the first have no name.
+    Columns: `rank`, `configuration`, `verdict` of `judge` on the comparison with the winner, the
+    varied hyperparameters, `data`, `seeds`, and `..._mean`, `..._sd` and `..._n` of each score (by
+    its name on the command line), of the averages, and of `hours` and `gpu_hours` per trial.
+    `lost` counts lost seeds, if any. `confirm_...` describe each objective and its test score on
+    confirmation seeds, if any; the columns of the first objective leave out its name.
     """
     names, standings = [*subject.seeds], subject.standings
     ranks = [standings.ranks.get(name) for name in names]

@@ -1,4 +1,4 @@
-"""Tables before any format: headings, values and remarks."""
+"""Tables: headings, values and remarks, independent of the format."""
 
 import math
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from tune_sentcl.results.standings import Estimate
 
 
 class Hours(float):
-    """A time, which is printed in a suitable unit; NaN if unknown."""
+    """A time in hours, which is printed in a suitable unit; NaN if unknown."""
 
 
 Value = str | int | float | Estimate | None
@@ -27,10 +27,12 @@ class Table:
         note: A remark below the table.
         more: The number of rows that were left out.
         ids: The configuration of each row, if rows are configurations.
-        spare: Left-out rows that the page shows when the reader selects them; `ids` has theirs.
-        caption: The first sentence of its caption in a paper; empty if it belongs in none.
-        knobs: The columns of knobs.
-        marks: Of each row, with those of `spare`, `winner`, `worse` (proven) or an empty text.
+        spare: Left-out rows that the page shows when the reader selects them; `ids` also lists
+            their configurations.
+        caption: The first sentence of its caption in LaTeX; empty for a table that LaTeX leaves
+            out.
+        knobs: The columns of hyperparameters.
+        marks: For each row of `rows` and `spare`: `winner`, `worse` (proven), or an empty text.
     """
 
     name: str
@@ -71,13 +73,13 @@ def written(value: Value) -> str:
         case bool():
             return str(value).lower()
         case float():
-            return number(value, 4)  # sampled knobs may lie close together
+            return number(value, 4)  # sampled values may lie close together
         case _:
-            return str(value)  # no thousands separator: knobs are copied into --set
+            return str(value)  # no thousands separator, because users copy values into --set
 
 
 def time_unit(hours: float) -> tuple[str, float]:
-    """The unit that suits a time, and how many of it an hour has."""
+    """The unit that suits a time, and the number of such units in an hour."""
     if hours >= 1:
         return "hours", 1.0
     return ("minutes", 60.0) if 60 * hours >= 1 else ("seconds", 3600.0)
@@ -90,7 +92,7 @@ def duration(hours: float) -> str:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A number to some significant digits; without an exponent from 0.001 to 100,000."""
+    """A number with some significant digits; no exponent from 0.001 to 100,000."""
     if math.isnan(value):
         return ""
     if value == 0 or 1e-3 <= abs(value) < 1e5:
@@ -102,5 +104,5 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def one_line(text: str) -> str:
-    """Text on one line: no line break ends a row, a heading or a comment."""
+    """Text on one line; a line break would end a row, heading or comment."""
     return " ".join(text.split())

@@ -11,27 +11,28 @@ from tune_sentcl.data.rows.corpus import Corpus, RowNumbers
 from tune_sentcl.errors import DataError, Fault
 
 _NONE = 0
-"""The code of "", which marks a missing negative and may occur often in a batch."""
+"""The code of the text "", which marks a missing negative and may occur often in a batch."""
 
 
 def _assign_distinct(corpus: Corpus, rows: RowNumbers, batch_size: int) -> list[RowNumbers]:
-    """Assign rows, in their order, so that no row of a batch has another one's text but "".
+    """Assign rows, in their order, to batches in which no two rows share a text.
 
-    Two rows may have the same negative, which makes no false negative. Mined negatives occur in
-    many rows, so that batches without them would be short.
+    Two kinds of texts may repeat. "" marks a missing negative. Two rows may have the same
+    negative, which is no false negative; mined negatives occur in many rows, so avoiding them
+    would shorten batches.
 
     Each row goes to the first batch with room that follows every batch with which it must not
     share a text. All batches are full except the last few. If a text has more rows than there
-    would be batches, there are additional short batches. Takes about linear time.
+    would be batches, additional short batches are made. The time is about linear in the rows.
     """
     if not len(rows):
         return []
     codes = _codes(corpus)
-    others = codes.shape[1] - len(corpus.negatives())  # the number of columns before those
-    # The first batch that a text may go to, and that it may go to as a negative.
+    others = codes.shape[1] - len(corpus.negatives())  # the number of columns before the negatives
+    # By text, the first batch that allows it as anchor or positive, and as a negative.
     follows = [0] * (int(codes.max(initial=_NONE)) + 1)
     follows_as_negative = list(follows)
-    open_batch = [0]  # union-find: the batch itself if it has room, else a later candidate
+    open_batch = [0]  # union-find: a batch with room points to itself, a full one to a later batch
     sizes = [0]
     assigned = []
     for texts in codes[rows].tolist():
@@ -56,7 +57,7 @@ def _assign_distinct(corpus: Corpus, rows: RowNumbers, batch_size: int) -> list[
 
 
 def _codes(corpus: Corpus) -> np.ndarray:
-    """A number for each text of each row; equal texts have equal numbers, "" has `_NONE`."""
+    """Number the texts: equal texts have equal numbers, "" has `_NONE`; one row per row."""
     negatives = corpus.negatives()
     names = [name for name in corpus.text_columns() if name not in negatives]
     columns = [corpus.table.column(name) for name in (*names, *negatives)]
@@ -67,7 +68,7 @@ def _codes(corpus: Corpus) -> np.ndarray:
 
 
 def _find(open_batch: list[int], batch: int) -> int:
-    """The first batch with room, from `batch` on; shortens the path (union-find)."""
+    """The first batch with room, from `batch` on; it also shortens paths of the union-find."""
     while open_batch[batch] != batch:
         open_batch[batch] = open_batch[open_batch[batch]]
         batch = open_batch[batch]
@@ -85,7 +86,8 @@ def _mixed(
     counts = [len(part) for part in parts]
     owners = np.repeat(np.arange(len(parts)), counts)
     if generator is None:
-        # A batch's position is the middle of its interval if its source alone filled the epoch.
+        # A batch's position is the middle of its interval, as if its source alone filled the
+        # epoch.
         fractions = np.concatenate([(np.arange(count) + 0.5) / count for count in counts])
         owners = owners[np.argsort(fractions, kind="stable")]
     else:
@@ -119,12 +121,12 @@ def batches(
             generator's order. `distinct` assigns shuffled rows so that rows of a batch share no
             text but negatives; the last few batches may be short. For labeled pairs, `groups`
             keeps the rows of a premise together, at the position of the first, and closes a batch
-            if the next group would overflow it; `shuffled_groups` does so with the groups in the
+            if the next group would overflow it; `shuffled_groups` does the same with groups in the
             generator's order.
-        generator: Needed by the shuffled orders; a new generator for each epoch.
+        generator: Draws the shuffled orders, which need it; pass a new generator for each epoch.
         drop_last: Drop a source's short last batch, unless it is the only one. With `distinct`,
-            drop its shortest batches, unless all are short. In both cases, fewer rows than a
-            batch are left out.
+            drop its shortest batches, unless all are short. In both cases, fewer rows are left out
+            than a batch has.
         mix: `proportional` takes all batches, in the generator's order or, without a generator,
             each source's batches spread evenly; `in_turn` takes one batch of each source in turn,
             until a source is used up. Each source's batches stay in order.

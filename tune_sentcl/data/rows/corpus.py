@@ -21,17 +21,18 @@ class Corpus:
     """Rows in file order.
 
     Attributes:
-        kind: The kind of the rows; `KINDS` lists the table's columns. If an anchor has several
-            positives, each is a row. Rows with the same number in the column `row` are
-            alternatives; an epoch has one of them.
+        kind: The kind of the rows; `KINDS` lists the table's columns. Each of several positives of
+            an anchor is a row. Rows with the same number in the column `row` are alternatives; an
+            epoch draws one of them.
         table: The rows, each column in one chunk.
         source: The file or data set, for messages.
         fingerprint: 16 hexadecimal digits over the rows in order, independent of names and paths.
         parts: The number of rows of each source, in order; empty for a single source.
         names: The names of the sources in `parts`.
-        dropped: The number of dropped rows with a blank sentence, before the last row.
-        notes: What a user should know of how the rows were read.
-        splits: The other splits of the file, by its column `split`.
+        dropped: The number of rows that were dropped, before the last row, because a sentence is
+            blank.
+        notes: Remarks for the user on how the rows were read.
+        splits: The splits that the file's column `split` also contains.
     """
 
     kind: Rows
@@ -65,13 +66,13 @@ class Corpus:
 
     @property
     def shown_kind(self) -> str:
-        """The kind in words; triplets without negatives are pairs."""
+        """The kind of the rows in words; triplets without negatives are called pairs."""
         if self.kind == "triplets" and not self.negatives():
             return "pairs"
         return self.kind.replace("_", " ")
 
     def sentences(self) -> list[str]:
-        """Every distinct sentence, those of the first column first."""
+        """Every distinct sentence; the sentences of the first column come first."""
         texts = (self.texts(name) for name in self.text_columns())
         return list(dict.fromkeys(text for column in texts for text in column))
 
@@ -91,7 +92,7 @@ class Corpus:
         return tuple(len(part._alternatives()) for part in self.by_source())
 
     def epoch_rows(self, generator: np.random.Generator) -> tuple["Corpus", RowNumbers]:
-        """Draw one of the alternatives of each row.
+        """Draw one row from each group of alternatives.
 
         Returns:
             The corpus of an epoch, and the number of each of its rows in this corpus.
@@ -106,7 +107,7 @@ class Corpus:
         return replace(self, table=table, parts=tuple(parts.tolist())), rows
 
     def _alternatives(self) -> RowNumbers:
-        """The first of the rows that are alternatives, for each such group."""
+        """The number of the first row of each group of alternatives."""
         if "row" not in self.table.column_names:
             return np.arange(len(self), dtype=np.int64)
         return np.flatnonzero(np.diff(self.numbers("row"), prepend=-1))
@@ -114,11 +115,11 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Batch:
-    """The rows of one step; columns are read on demand.
+    """The rows of one step; their columns are read on demand.
 
     Attributes:
         corpus: The corpus.
-        rows: The row numbers.
+        rows: The row numbers of the batch.
     """
 
     corpus: Corpus
@@ -138,14 +139,14 @@ class Batch:
 
 
 def make_corpus(kind: Rows, table: pa.Table, source: str, dropped: int = 0) -> Corpus:
-    """Make a corpus of rows that have been checked.
+    """Make a corpus from checked rows.
 
     Args:
         kind: The kind of the rows.
-        table: Has at least the columns of that kind; others are dropped. The negatives of
-            triplets are in order.
+        table: A table with the columns of that kind; other columns are dropped. The columns of
+            triplets' negatives are in order.
         source: The name for messages.
-        dropped: The number of rows that were dropped.
+        dropped: The number of rows that were dropped before.
     """
     names = list(KINDS[kind].columns)
     if kind == "triplets":
@@ -153,7 +154,7 @@ def make_corpus(kind: Rows, table: pa.Table, source: str, dropped: int = 0) -> C
     # `take` on a column of many chunks would copy the whole column each time.
     rows = table.select(names).combine_chunks()
     if rows.get_total_buffer_size() > 1.25 * rows.nbytes:
-        # A slice keeps the whole table that it was cut from, in memory and in every pickle.
+        # A slice would keep its whole original table, in memory and in every pickle.
         rows = rows.take(pa.array(np.arange(len(rows)))).combine_chunks()
     if "row" in table.column_names:
         distinct, numbers = np.unique(table.column("row").to_numpy(), return_inverse=True)
@@ -201,7 +202,7 @@ def _fingerprint(rows: pa.Table) -> str:
         if name in NUMBERS:
             digest.update(np.asarray(column.to_numpy(), dtype=NUMBERS[name]).tobytes())
         else:
-            # The lengths keep different lists of sentences from having the same bytes.
+            # With the lengths, different lists of sentences cannot have the same bytes.
             digest.update(pc.binary_length(column).to_numpy().astype("<i8").tobytes())
             digest.update("".join(column.to_pylist()).encode())
     return digest.hexdigest()

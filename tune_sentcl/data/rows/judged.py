@@ -1,4 +1,4 @@
-"""Columns that judge a pair: which rows of a file are the positives."""
+"""Columns that judge pairs: they say which rows of a file are positives."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _MARKS = {
     *("iscorrect", "target", "y", "class", "gold", "goldlabel", "verdict", "judgment"),
     *("judgement", "quality", "weight", "posscore", "posscores", "poslabel", "poslabels"),
 }
-"""The names of columns that mark a match; blanks, hyphens and underscores do not count."""
+"""The names of columns that mark a match, without blanks, hyphens and underscores."""
 _GRADES = {
     *("score", "scores", "similarity", "sim", "similarityscore", "relatedness", "rating"),
     *("relatednessscore", "relevance", "relevancescore", "relevancelabel", "rel", "grade"),
@@ -45,13 +45,13 @@ def judges(name: str) -> bool:
 
 
 def judging(table: pa.Table, columns: str) -> Iterator[str]:
-    """The columns of a table that judge its pairs, by role or by what they hold.
+    """Yield the columns that judge a table's pairs, found by their names or values.
 
-    A column judges the pairs if its name says so, or else if it holds two values such as 0 and 1
-    or yes and no. Where the user has named a score or a label, no other column does.
+    A column judges the pairs if its name says so, or if it holds two values such as 0 and 1 or yes
+    and no. If the user has named a score or a label, only that column judges.
 
     Args:
-        table: Columns named by role, those without a role as `UNREAD` and their name.
+        table: Columns named by role; the name of a column without a role follows `UNREAD`.
         columns: `data.columns`.
     """
     named = columns_of(columns)
@@ -65,16 +65,16 @@ def judging(table: pa.Table, columns: str) -> Iterator[str]:
     yield from known
     for role in others if not known else ():
         given = _distinct(table.column(role))
-        # In two rows, 0 and 1 may as well be their numbers.
+        # In a table of two rows, 0 and 1 may be row numbers.
         if len(table) > len(given) and _is_mark(given):
             yield role
 
 
 def refuse_false_negatives(table: pa.Table, where: Origin) -> None:
-    """Refuse lists of negatives of which a column beside them says that some match.
+    """Refuse lists of negatives if another column says that some of them match.
 
     Raises:
-        DataError: It has the value 1, and no other but 0.
+        DataError: That column holds 1, and otherwise only 0.
     """
     for role in table.column_names:
         if role.startswith(UNREAD) and _OF_NEGATIVES.fullmatch(_plain(role)):
@@ -92,14 +92,15 @@ def refuse_false_negatives(table: pa.Table, where: Origin) -> None:
 def positives(
     table: pa.Table, role: str, min_score: float, where: Origin
 ) -> tuple[npt.NDArray[np.bool_], str]:
-    """The rows that a column says to match.
+    """The rows that match according to a column.
 
-    Of two numbers the larger one marks a match, if the other is 0 or below; of two words, yes. Of
-    more numbers, those from `min_score` on do, if the name of the column says that it grades.
+    Of two numbers the larger marks a match, if the other is 0 or below; of two words, yes marks a
+    match. If the column has more numbers and its name says that it grades, numbers from
+    `min_score` on mark a match.
 
     Args:
         table: The rows.
-        role: One of `judging`.
+        role: A column that `judging` yields.
         min_score: `data.min_score`.
         where: The file.
 
@@ -107,10 +108,10 @@ def positives(
         Whether each row is a positive, and the condition in words.
 
     Raises:
-        DataError: The values do not say which rows match, or no row does.
+        DataError: The values do not say which rows match, or no row matches.
     """
     name, values = role.removeprefix(UNREAD), table.column(role).to_pylist()
-    if _plain(role).removeprefix("is") in _NO:  # a 1 then says that the texts do not match
+    if _plain(role).removeprefix("is") in _NO:  # the value 1 then says that texts do not match
         raise DataError(_unclear(name, _distinct(table.column(role)), where))
     given = _distinct(table.column(role))
     if given and given <= _YES | _NO:
@@ -137,7 +138,7 @@ def _by_number(
         scores = numbers("" if value is None else value for value in values)
     distinct = np.unique(scores[np.isfinite(scores)])
     if {0.0, 1.0} <= {*distinct} and _plain(role) in _MARKS:
-        distinct = distinct[distinct != -1]  # which stands for no judgment
+        distinct = distinct[distinct != -1]  # -1 stands for no judgment
     is_mark = len(distinct) == 2 and distinct[0] <= 0 < distinct[1]
     if np.isnan(numbers(given)).any() or not len(distinct):
         raise DataError(_unclear(name, given, where))
@@ -153,11 +154,11 @@ def _by_number(
 
 
 def as_scores(table: pa.Table, role: str, where: Origin) -> pa.Array:
-    """The column as scores: numbers as they are, of two words 1 for yes and 0 for no.
+    """Read a column as scores: numbers unchanged; of two words, yes is 1 and no is 0.
 
     Raises:
-        DataError: It holds other words; or numbers that may be those of NLI's classes, of which
-            0 is entailment.
+        DataError: The column holds other words, or numbers that may be NLI's classes, in which 0
+            means entailment.
     """
     column, given = table.column(role), _distinct(table.column(role))
     if np.isfinite(each := numbers(given)).all():
@@ -171,7 +172,7 @@ def as_scores(table: pa.Table, role: str, where: Origin) -> pa.Array:
 
 
 _USUAL, _LARGEST = DataConfig().min_score, 5.0
-"""The score that is enough where none is set, and the largest score of its scale."""
+"""The default of `data.min_score`, and the largest score of the scale on which it makes sense."""
 
 
 def _require_close(
@@ -215,25 +216,25 @@ def _word(value: object) -> str:
 
 
 def _distinct(column: pa.ChunkedArray) -> frozenset[str]:
-    """The distinct values as words, without nulls; numbers keep their spelling."""
+    """A column's distinct values as words, without nulls; numbers keep their spelling."""
     try:
         values = column.unique().to_pylist()
-    except (pa.ArrowException, NotImplementedError):  # lists have no distinct values
+    except (pa.ArrowException, NotImplementedError):  # Arrow cannot compare lists
         return frozenset()
     plain = (value for value in values if value is not None and str(value).strip())
     texts = (str(value).strip() for value in plain)
     words = (text if text[-1:].isdigit() else _word(text) for text in texts)
-    return frozenset(word for word in words if word)  # not "-", which stands for no judgment
+    return frozenset(word for word in words if word)  # "-" stands for no judgment
 
 
 def names_no_nli(column: pa.ChunkedArray) -> bool:
-    """Whether labels are words that say yes and no, but not NLI's classes."""
+    """Whether labels are words for yes and no rather than NLI's classes."""
     given = _distinct(column)
     return bool(given) and given <= _YES | _NO and not given <= {*LABELS}
 
 
 def _is_mark(given: frozenset[str]) -> bool:
-    """Whether a column holds two values that can only mean a match and none."""
+    """Whether a column's values are two that can only mean match and no match."""
     if len(given) == 2 and np.isfinite(values := numbers(given)).all():
         return {*values.tolist()} in ({0.0, 1.0}, {-1.0, 1.0})
     return len(given) == 2 and bool(given & _YES) and bool(given & _NO)

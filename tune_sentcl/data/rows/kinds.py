@@ -32,7 +32,8 @@ class Kind:
         columns: The columns of a corpus. Triplets may also have `negative_1` to `negative_n`, the
             same number in every row. `label` (int8) is 0 entailment, 1 neutral, 2 contradiction;
             `score` (float64) is a similarity, higher for closer sentences; the others are text.
-        sources: The columns that the rows are made of; the first complete set is read.
+        sources: Alternative sets of a file's columns from which rows are made; the first complete
+            set is read.
         filled: The columns in which no sentence may be blank.
     """
 
@@ -53,14 +54,14 @@ KINDS: dict[Rows, Kind] = {
 }
 
 NUMBERS = {"label": "<i8", "score": "<f8", "row": "<i8"}
-"""The columns of numbers, and how fingerprints hash them."""
+"""The columns of numbers, with the types in which fingerprints hash them."""
 
 
 def columns_read(kind: Rows, names: Iterable[str], where: Origin) -> tuple[str, ...]:
-    """The columns of a table that rows of a kind are made of.
+    """The columns of a table from which rows of a kind are made.
 
     Raises:
-        DataError: There is no complete set of columns; the error says how to name them.
+        DataError: No set of columns is complete; the error says how to name the columns.
     """
     there, sources = set(names), KINDS[kind].sources
     complete = next((columns for columns in sources if there.issuperset(columns)), None)
@@ -81,8 +82,8 @@ def columns_read(kind: Rows, names: Iterable[str], where: Origin) -> tuple[str, 
 
 
 def roles_read(kind: Rows, there: Collection[str]) -> Sequence[str]:
-    """The roles of a file that rows of a kind are made of or chosen by."""
-    # Another column than a score may grade the pairs.
+    """The roles of a file from which rows of a kind are made, or by which rows are chosen."""
+    # Graded pairs may get their score from another column.
     sources = (*KINDS[kind].sources, *(_PAIRS if kind == "graded_pairs" else ()))
     complete = next((roles for roles in sources if {*roles} <= {*there}), ())
     negatives = kind == "triplets" and complete == _TRIPLET
@@ -106,7 +107,7 @@ def labelled_rows(table: pa.Table, where: Origin) -> tuple[pa.Table, Origin]:
     """The rows of `numbered_rows` that have a label, and their origin.
 
     Raises:
-        DataError: See `numbered_rows`; or a sentence is null or blank, or no row has a label.
+        DataError: As for `numbered_rows`; or a sentence is null or blank, or no row has a label.
     """
     rows = numbered_rows(table, where)
     kept = np.flatnonzero(pc.not_equal(rows.column("label"), _NO_LABEL))
@@ -154,7 +155,7 @@ def require_sentences(table: pa.Table, names: Sequence[str], where: Origin) -> N
 
 
 def _numbered(column: pa.ChunkedArray, where: Origin) -> pa.ChunkedArray:
-    """Labels as int8, -1 if missing."""
+    """Convert labels to int8; a missing label becomes -1."""
     kind = value_kind(column)
     if not pa.types.is_integer(kind) and not is_text(kind):
         rule = f"{_LABEL_RULE}; this column holds {kind}"

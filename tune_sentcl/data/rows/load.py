@@ -1,7 +1,7 @@
 """Load the training rows of a config.
 
-Sentences can be taken from pairs; pairs of the same meaning, from pairs labeled entailment or with
-a high score; triplets, from both. An empty sentence is a valid row of sentences and pairs, as in
+Sentences are made from pairs; pairs of the same meaning from pairs labeled entailment or with a
+high score; triplets from both. A row of sentences or pairs may have an empty sentence, as in
 SimCSE's training.
 """
 
@@ -28,15 +28,16 @@ from tune_sentcl.errors import DataError, Fault
 def load_rows(kind: Rows, config: DataConfig, root: Path | None, split: str = "train") -> Corpus:
     """Load the rows that a method of this kind reads from the configured sources.
 
-    Pairs of the same meaning are labeled pairs with entailment (CLSR, section 4.1), other pairs
-    that a column of the file says to match, and all pairs without such a column. `nli_triplets`
-    makes triplets of labeled pairs. Pairs give their distinct sentences, the first column's first.
+    Pairs of the same meaning are labeled pairs with entailment (CLSR, section 4.1). Of other
+    pairs, those count that match by a column of the file, or all if no column judges.
+    `nli_triplets` makes triplets of labeled pairs. Sentences are the distinct sentences of pairs,
+    first those of the first column.
 
     Args:
         kind: The kind of the rows.
-        config: The sources, and how they are read; `limit` counts the rows of each source.
+        config: The sources and the options to read them; `limit` counts the rows of each source.
         root: The data root.
-        split: The rows to load of files with a column `split`.
+        split: The split to load from files with a column `split`.
 
     Raises:
         DataError: A source does not exist, or does not hold valid rows of this kind.
@@ -126,7 +127,7 @@ def _sentences(table: pa.Table, where: Origin) -> pa.Table:
 
 
 def _texts(kind: Rows, table: pa.Table, where: Origin) -> pa.Table:
-    """Pairs or triplets as they are in a table; the sentences of triplets may be null."""
+    """Pairs or triplets unchanged from a table; the sentences of triplets may be null."""
     sides = columns_read(kind, table.column_names, where)[:2]
     columns = {}
     for role, name in zip(KINDS[kind].columns, sides, strict=False):
@@ -142,7 +143,7 @@ def _texts(kind: Rows, table: pa.Table, where: Origin) -> pa.Table:
 
 
 def _head(rows: pa.Table, limit: int | None) -> pa.Table:
-    """The first rows; those with the same `row` count as one."""
+    """The first `limit` rows; alternatives, which share a number in `row`, count as one row."""
     if limit is None or "row" not in rows.column_names:
         return rows.slice(0, limit)
     numbers = np.unique(rows.column("row").to_numpy())[:limit]
@@ -150,7 +151,7 @@ def _head(rows: pa.Table, limit: int | None) -> pa.Table:
 
 
 def _passed(where: Origin, head: pa.Table, rows: pa.Table) -> int:
-    """How many rows with a blank sentence stand before the last row that is taken."""
+    """How many rows were dropped, for a blank sentence, before the last row that is kept."""
     numbers = where.numbers
     if numbers is None or len(head) == len(rows) or len(numbers) != len(rows):
         return len(where.dropped)

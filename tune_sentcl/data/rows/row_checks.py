@@ -1,6 +1,6 @@
-"""Faults of training rows: duplicates, trivial pairs, and rows of the evaluation sets.
+"""Faults of training rows: duplicates, trivial pairs, and rows that are in evaluation sets.
 
-Texts are compared without regard to capitals and to blanks around them.
+Texts are compared without regard to case and outer blanks.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,13 +24,13 @@ _SEPARATOR = "\0"
 
 @dataclass(frozen=True)
 class Problem:
-    """Training rows that teach nothing or something wrong.
+    """Training rows with one kind of fault.
 
     Attributes:
         what: Completes a sentence that begins with "rows".
-        mask: Whether each row is one of them.
-        example: The first text of the first such row.
-        is_useless: Whether nothing is lost without them.
+        mask: Whether each row has the fault.
+        example: The first text of the first row with the fault.
+        is_useless: Whether training loses nothing without these rows.
     """
 
     what: str
@@ -44,14 +44,14 @@ class Problem:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Training rows that stand in an evaluation set.
+    """Training rows that are also in an evaluation set.
 
     Attributes:
         task: The task.
         split: Its split.
-        own: Whether it is a task of the user's own.
-        mask: Whether each row is one of them.
-        example: The first text of the first such row.
+        own: Whether the task is custom.
+        mask: Whether each training row is in the set.
+        example: The first text of the first row that is in the set.
     """
 
     task: str
@@ -71,15 +71,16 @@ class Overlap:
 
 
 def folded(text: str) -> str:
-    """A text without regard to capitals and to blanks around it."""
+    """Fold a text's case and remove outer blanks."""
     return text.strip().casefold()
 
 
 def problems(corpus: Corpus) -> list[Problem]:
-    """Find the rows that teach nothing or something wrong.
+    """Find training rows that teach nothing, or something wrong.
 
-    Duplicates are rows with equal texts. A positive that equals its anchor needs no training. A
-    negative that is a positive of the same anchor, in any row, is pushed away from it.
+    Duplicates are rows with equal texts. A positive that equals its anchor teaches nothing. A
+    negative that is a positive of the same anchor, in any row, would be pushed away from the
+    anchor.
     """
     columns = {name: _folded(corpus.table.column(name)) for name in corpus.text_columns()}
     names = [name for name in KINDS[corpus.kind].columns if name in columns]
@@ -109,7 +110,7 @@ def without(corpus: Corpus, masks: Sequence[_Mask]) -> Corpus:
     """The rows that no mask selects.
 
     Raises:
-        DataError: There are none.
+        DataError: No row is left.
     """
     kept = ~np.logical_or.reduce([np.zeros(len(corpus), dtype=bool), *masks])
     if not kept.any():
@@ -122,13 +123,13 @@ def without(corpus: Corpus, masks: Sequence[_Mask]) -> Corpus:
 
 
 def overlaps(corpus: Corpus, tasks: Iterable[OwnTask]) -> list[Overlap]:
-    """The training rows that stand in evaluation tasks.
+    """Find the training rows that are also in evaluation tasks.
 
-    A row stands in a task of pairs if its first two texts are one of its pairs, in either order.
-    The pairs of a retrieval task are those of a query and a relevant document, with its title and
-    without. A single sentence stands in a task of pairs if a pair has it, and a row in a task of
-    labeled sentences if one of its texts is a sentence to score. Tasks of MTEB and of
-    plugins, which are not loaded here, are left out.
+    A row is in a task of pairs if its first two texts are a pair of the task, in either order. The
+    pairs of a retrieval task are a query and a relevant document, with and without its title. A
+    row of one sentence is in a task of pairs if a pair contains the sentence. A row is in a task
+    of labeled sentences if one of its texts is a sentence that the task scores. Tasks of MTEB and
+    of plugins, which are not loaded here, are left out.
     """
     columns = [_folded(corpus.table.column(name)) for name in corpus.text_columns()]
     pairs = columns if len(columns) == 1 else [_unordered(*columns[:2])]
@@ -146,7 +147,7 @@ def overlaps(corpus: Corpus, tasks: Iterable[OwnTask]) -> list[Overlap]:
 
 
 def refuse_overlaps(corpus: Corpus, found: Iterable[Overlap]) -> None:
-    """Refuse training rows that stand in the user's own tasks.
+    """Refuse training rows that are also in custom tasks.
 
     Raises:
         DataError: There are such rows.
@@ -168,7 +169,7 @@ def refuse_overlaps(corpus: Corpus, found: Iterable[Overlap]) -> None:
 def _items(
     task: OwnTask, columns: Sequence[pa.ChunkedArray], pairs: Sequence[pa.ChunkedArray]
 ) -> Iterator[tuple[str, Sequence[pa.ChunkedArray], pa.ChunkedArray]]:
-    """For each split of a task: what is compared of the rows, and the items that it scores."""
+    """For each split of a task, what to compare of the training rows, and the items to score."""
     match task:
         case StsTask() | RetrievalTask():
             sides = [_folded(_array(side)) for side in zip(*_pairs(task), strict=True)]
@@ -183,7 +184,7 @@ def _items(
             parts = {split: part for split, part in apart.items() if part is not None}
             for split, part in (parts or {task.split: task.rows}).items():
                 yield split, columns, _folded(_array(part.first))
-        case ForeignTask():  # its items are not loaded here
+        case ForeignTask():  # an MTEB or plugin task does not load its items
             pass
         case unknown:
             assert_never(unknown)
@@ -194,7 +195,7 @@ def _pairs(task: StsTask | RetrievalTask) -> Iterator[tuple[str, str]]:
         for subset in task.subsets:
             yield from zip(subset.sentences1, subset.sentences2, strict=True)
         return
-    texts = dict(zip(task.document_ids, task.documents, strict=False))  # the last lack a text
+    texts = dict(zip(task.document_ids, task.documents, strict=False))  # the last have no text
     for query, grades in zip(task.queries, task.relevance, strict=True):
         relevant = [name for name, grade in grades.items() if grade > 0]
         for known in (texts, task.untitled):

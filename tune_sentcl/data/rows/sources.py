@@ -1,4 +1,4 @@
-"""Read the training rows of a source: a name under the data root, a file, a folder, the hub."""
+"""Read the training rows of a source: a name under the data root, a file, a folder, a hub name."""
 
 import difflib
 import re
@@ -65,13 +65,13 @@ _ROWS = {
     for path, rows in files.items()
 }
 WHOLE = {source: _ROWS[SOURCES[source][0]] for source in ("snli", "mnli", "nli-simcse", "wiki")}
-"""Rows of the sets that the papers trained on, without rows that lack a label."""
+"""Numbers of rows of the papers' training sets, without rows that lack a label."""
 
 JOINED = {"nli": ("snli", "mnli"), "nli-partial": ("snli-partial", "mnli-partial")}
 """Names for the concatenated labeled pairs of several sources."""
 
 NLI_ENTAILED = 314_315
-"""Entailment rows of the whole SNLI and MultiNLI train sets: 183,416 and 130,899."""
+"""Rows with entailment in the whole train sets of SNLI (183,416) and MultiNLI (130,899)."""
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
@@ -84,16 +84,16 @@ def is_named(source: str) -> bool:
 def open_source(
     kind: Rows, config: DataConfig, root: Path | None, split: str = "train"
 ) -> tuple[pa.Table, Origin]:
-    """Read the rows of one source, possibly more than `limit`; only their columns are checked.
+    """Read the rows of one source, possibly more than `limit`; check only their columns.
 
     Args:
         kind: The kind of rows to make.
-        config: Its source is `toy`, `sts-b` (its train split), a name in `SOURCES` or `JOINED`,
-            that of a plugin's source, a file, a folder saved by `datasets`, or a hub data set as
-            `owner/name` (its `train` split). If there is a limit, a partial set may replace a set
-            in `WHOLE`.
+        config: Names the source: `toy`, `sts-b` (its train split), a name in `SOURCES` or
+            `JOINED`, a plugin's source, a file, a folder saved by `datasets`, or a hub data set as
+            `owner/name` (its `train` split). With a limit, a partial set may replace a set in
+            `WHOLE`.
         root: The data root; read only for `sts-b` and the names in `SOURCES` and `JOINED`.
-        split: The rows to read of a file with a column `split`.
+        split: The split to read from a file with a column `split`.
 
     Raises:
         DataError: The source does not exist, cannot be read, is not the whole set, or lacks
@@ -108,7 +108,7 @@ def open_source(
         where = Origin("STSBenchmark/sts-train.csv")
     elif source in JOINED:
         parts = [_open_named(part, root, source, limit) for part in JOINED[source]]
-        # Normalized separately: the files may number their labels differently.
+        # The files may number their labels differently, so each is normalized first.
         table = pa.concat_tables(numbered_rows(*named) for named in parts)
         where = Origin(" + ".join(str(origin) for _, origin in parts))
     elif source in SOURCES:
@@ -133,10 +133,10 @@ def open_source(
 
 
 def _of_split(table: pa.Table, where: Origin, split: str) -> tuple[pa.Table, Origin]:
-    """The rows of a split, by the column `split`; all rows without such a column.
+    """The rows of a split, by the column `split`; all rows if there is no such column.
 
     Raises:
-        DataError: A split has another name, or no row is of the wanted one.
+        DataError: A split's name is unknown, or no row belongs to the wanted split.
     """
     if "split" not in table.column_names:
         return table, where
@@ -164,9 +164,9 @@ def _of_split(table: pa.Table, where: Origin, split: str) -> tuple[pa.Table, Ori
 def _judges(
     kind: Rows, table: pa.Table, where: Origin, config: DataConfig
 ) -> tuple[pa.Table, Origin, list[str]]:
-    """The columns that judge the pairs; rows of graded pairs take the only one as their score.
+    """The columns that judge the pairs; for graded pairs, a single such column becomes the score.
 
-    NLI's labels of premises and hypotheses are read by their own rule.
+    NLI's labels do not count: rows of premises and hypotheses read them by a rule of their own.
     """
     is_nli = {"premise", "hypothesis", "label"} <= {*table.column_names}
     is_nli = is_nli and not names_no_nli(table.column("label"))
@@ -189,7 +189,7 @@ def _judges(
 def _positives(
     table: pa.Table, where: Origin, judges: Sequence[str], config: DataConfig
 ) -> tuple[pa.Table, Origin]:
-    """The rows that match by each of some columns, which are dropped."""
+    """The rows that match by every judging column; these columns are dropped."""
     for role in judges:
         found, condition = positives(table, role, config.min_score, where)
         note = f"rows with {condition} are read as positives: {found.sum():,} of {len(found):,}"
@@ -200,7 +200,7 @@ def _positives(
 
 
 def _told(table: pa.Table, where: Origin) -> tuple[pa.Table, Origin]:
-    """Leave out the columns without a role, and name them."""
+    """Drop the columns without a role, and note their names."""
     unread = [role for role in table.column_names if role.startswith(UNREAD)]
     if unread:
         names = ", ".join(role.removeprefix(UNREAD) for role in unread)
@@ -215,7 +215,7 @@ def _open_own(config: DataConfig, read: Read) -> tuple[pa.Table, Origin]:
     if path.exists() or path.suffix in SUFFIXES:
         limit = None if config.blanks == "drop" else config.limit
         return read_table(path, limit, columns, read, others=True)
-    # Other names are not looked up on the hub, where a mistyped name would cost a timeout.
+    # A mistyped file name is not looked up on the hub, which would wait for a timeout.
     if _HUB_NAME.fullmatch(config.source):
         return _read_dataset(config.source, columns, read)
     names = ["toy", "sts-b", *JOINED, *SOURCES, *(n for k, n in EXTENSIONS if k == "source")]
@@ -238,11 +238,11 @@ def _open_own(config: DataConfig, read: Read) -> tuple[pa.Table, Origin]:
 def rows_of(
     own: Extension, columns: Mapping[str, str], read: Read, *, others: bool = False
 ) -> tuple[pa.Table, Origin]:
-    """The rows that a plugin's source yields, with columns that are named as by `read_table`.
+    """The rows of a plugin's source; columns are named as by `read_table`.
 
     Raises:
-        DataError: It lacks a column that the user named.
-        PluginError: It raises an error, or yields something else than dicts.
+        DataError: The rows lack a column that the user named.
+        PluginError: The source raises an error, or yields something else than dicts.
     """
     try:
         rows = list(own.value())
@@ -261,7 +261,7 @@ def rows_of(
 
 
 def _filled(table: pa.Table, names: tuple[str, ...], where: Origin) -> tuple[pa.Table, Origin]:
-    """Drop rows with a blank sentence; `label` and `score` are not sentences."""
+    """Drop rows with a blank sentence."""
     blank = np.zeros(len(table), dtype=bool)
     for name in names:
         if name not in NUMBERS:
@@ -273,7 +273,7 @@ def _filled(table: pa.Table, names: tuple[str, ...], where: Origin) -> tuple[pa.
 
 
 def shown_source(name: str) -> str:
-    """A name that is the same on every machine: an absolute path's last component."""
+    """A source's name that is equal on every machine: of an absolute path, the last component."""
     return Path(name).name if Path(name).is_absolute() else name
 
 
@@ -293,7 +293,9 @@ def _open_named(
 
 
 def require_enough(rows: pa.Table, source: str, limit: int | None) -> pa.Table:
-    """Return the rows; a paper's set must have as many as requested, other sources may have fewer.
+    """Return the rows, after a check that a paper's set has as many as `limit` asks for.
+
+    Other sources may have fewer rows than `limit`.
 
     Raises:
         DataError: A paper's set has fewer rows than `limit`.
@@ -309,7 +311,7 @@ def require_enough(rows: pa.Table, source: str, limit: int | None) -> pa.Table:
 
 
 def _require_whole(table: pa.Table, source: str, where: Origin) -> None:
-    """Refuse a partial set under the name of the whole set, because results name the set."""
+    """Refuse a partial set that has the name of the whole set, because results name the set."""
     count = len(table)
     if "label" in table.column_names:
         count = int((numbered_rows(table, where)["label"].to_numpy() >= 0).sum())
@@ -330,7 +332,7 @@ def _benchmark(root: Path) -> pa.Table:
 
 
 def _read_dataset(name: str, columns: Mapping[str, str], read: Read) -> tuple[pa.Table, Origin]:
-    """Read a folder written by `save_to_disk`, or a hub data set; of several splits `train`."""
+    """Read a folder from `save_to_disk`, or a hub data set; of several splits, read `train`."""
     import datasets  # slow to import
     from datasets.exceptions import DatasetsError
 
@@ -361,7 +363,7 @@ def _read_dataset(name: str, columns: Mapping[str, str], read: Read) -> tuple[pa
         if role.startswith(UNREAD) and not is_plain(column, types.field(column).type)
     ]
     wanted = [column for role, column in roles.items() if role not in left]
-    chosen = dataset.select_columns(wanted)  # after any `select` or `shuffle`
+    chosen = dataset.select_columns(wanted)  # after any `select` or `shuffle` of the set
     table = chosen.with_format("arrow")[:].select(wanted)
     where = Origin(name, columns=tuple(dataset.column_names))
     metadata = chosen.features.arrow_schema.metadata
@@ -373,9 +375,9 @@ def _read_dataset(name: str, columns: Mapping[str, str], read: Read) -> tuple[pa
 
 
 def _spread_positives(table: pa.Table, where: Origin) -> tuple[pa.Table, Origin]:
-    """Make a row of each positive in a list, and the column `row` (int64), the list's number.
+    """Make each positive of a list a row; the new column `row` (int64) numbers the lists.
 
-    An empty list is one null.
+    An empty list becomes one null.
     """
     if "positive" not in table.column_names or not _is_list(table.column("positive").type):
         return table, where
@@ -383,7 +385,7 @@ def _spread_positives(table: pa.Table, where: Origin) -> tuple[pa.Table, Origin]
     items = [texts or [None] for texts in column.to_pylist()]
     rows = np.repeat(np.arange(len(items)), [len(texts) for texts in items])
     spread = {"positive": pa.array(chain.from_iterable(items), column.type.value_type)}
-    for role in table.column_names:  # lists of as many scores
+    for role in table.column_names:  # lists of scores, one for each positive
         if role.startswith(UNREAD) and _is_list(table.column(role).type):
             lists = [values or [None] for values in table.column(role).to_pylist()]
             if list(map(len, lists)) == list(map(len, items)):
@@ -396,7 +398,7 @@ def _spread_positives(table: pa.Table, where: Origin) -> tuple[pa.Table, Origin]
 
 
 def _number_negatives(table: pa.Table, where: Origin) -> pa.Table:
-    """Name all negatives `negative_1` and so on, also the first ones of lists, the second ones."""
+    """Name negatives `negative_1` and so on; lists give a column for each place of an item."""
     numbered = sorted(filter(NEGATIVE.fullmatch, table.column_names), key=lambda n: (len(n), n))
     names = [n for n in ("negative", *numbered, "negatives") if n in table.column_names]
     columns: list[pa.ChunkedArray | pa.Array] = []

@@ -1,1 +1,1 @@
-"""Evaluation sets: SentEval's files under a data root, generated toy sets, and own tasks."""
+"""Evaluation sets: SentEval's files under a data root, generated toy sets, and custom tasks."""

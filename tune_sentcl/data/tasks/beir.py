@@ -1,6 +1,8 @@
 """Retrieval in BEIR's layout: `corpus.jsonl`, `queries.jsonl`, `qrels/dev.tsv`, `qrels/test.tsv`.
 
-Source: beir-cellar/beir, beir/datasets/data_loader.py; a document's text is title, space, text.
+A document's text is its title, a space, and its text.
+
+Source: beir-cellar/beir, beir/datasets/data_loader.py.
 """
 
 import csv
@@ -22,7 +24,7 @@ _SPLITS: tuple[OwnSplit, ...] = ("dev", "test")
 _KEYS = {"_id", "title", "metadata"}
 _CORRECT = "Correct the line."
 _WHOLE = re.compile(r"([-+]?\d+)(?:[.,]0*)?", re.ASCII)
-"""A whole grade, which pandas writes as `1.0` and Excel may write as `1,0`."""
+"""Matches a whole grade, which pandas writes as `1.0` and Excel may write as `1,0`."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 Judgments = dict[str, dict[str, int]]
@@ -30,7 +32,7 @@ Judgments = dict[str, dict[str, int]]
 
 
 def read_beir(folder: Path, name: str, data: Literal["toy", "root"]) -> list[RetrievalTask]:
-    """Read a folder: one task per split with judgments.
+    """Read a folder; make one task per split that has judgments.
 
     Args:
         folder: Lines of the two .jsonl files have `_id` and `text`; documents may have a `title`.
@@ -89,7 +91,7 @@ def _content(
 
 
 def _texts(path: Path, *, titled: bool) -> tuple[dict[str, str], dict[str, str]]:
-    """The texts by their ids, and without titles those that have one."""
+    """By id, all texts, and the texts without title of documents that have a title."""
     texts: dict[str, str] = {}
     untitled: dict[str, str] = {}
     for line, row in json_rows(path):
@@ -99,7 +101,7 @@ def _texts(path: Path, *, titled: bool) -> tuple[dict[str, str], dict[str, str]]
             rule = f"the line has no key `text`; its keys are {', '.join(row) or 'none'}"
             raise DataError(Fault(where, rule=rule, move="Rename the key that holds the text."))
         parts: list[Any] = [title or "", "" if titled and text is None else text]
-        if isinstance(key, int):  # as `datasets` writes ids that are numbers
+        if isinstance(key, int):  # `datasets` writes numeric ids as numbers
             key = str(key)
         if not key or not all(isinstance(part, str) for part in (key, *parts)):
             rule = "must be a JSON object with texts under `_id` and `text`"
@@ -166,7 +168,7 @@ def _judgments(
 
 
 def _graded(path: Path, queries: dict[str, str]) -> Iterator[tuple[str, str, str, int]]:
-    """The place, query, document and grade of each line below the header, if there is one."""
+    """Yield the place, query, document and grade of each line after the header, if any."""
     begun = False
     for number, line in enumerate(read_lines(path, "utf-8"), 1):
         fields = next(csv.reader([line], delimiter="\t")) if "\t" in line else line.split()

@@ -43,7 +43,7 @@ class RatedTask:
 
 @dataclass(frozen=True)
 class Unread:
-    """A task that could not be read, with the group that it belongs to."""
+    """A task that could not be read, with its group."""
 
     group: _Group
     task: str
@@ -61,7 +61,7 @@ class EvaluationSets:
         rated: The tasks of `relatedness`.
         truncated: The tasks of `scl-paper-compat`.
         unread: The tasks that were requested and could not be read.
-        own: The user's own tasks, each for the protocol of its kind.
+        own: Custom tasks, each for the protocol of its kind.
     """
 
     data: Literal["toy", "root"]
@@ -74,18 +74,18 @@ class EvaluationSets:
 
     @property
     def graded(self) -> tuple[StsTask, ...]:
-        """Every task scored by cosine; own tasks last."""
+        """Every task that is scored by cosine; custom tasks come last."""
         return (*self.sts, *(task for task in self.own if isinstance(task, StsTask)))
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
-        """Possible stage objectives: STS-B dev if loaded, and every own score."""
+        """Possible stage objectives: STS-B dev if loaded, and every score of custom tasks."""
         benchmark = any((t.name, t.split) == (DEFAULT.task, DEFAULT.split) for t in self.sts)
         own = chain.from_iterable(map(objectives_of, self.own))
         return (*([DEFAULT] if benchmark else []), *own)
 
     def with_cutoffs(self, cutoffs: Iterable[int], objectives: Iterable[Objective]) -> Self:
-        """The same sets with more retrieval cut-offs; see `own_task.with_cutoffs`."""
+        """The same sets with added retrieval cut-offs; see `own_task.with_cutoffs`."""
         own = tuple(with_cutoffs(task, cutoffs, objectives) for task in self.own)
         return replace(self, own=own)
 
@@ -95,7 +95,7 @@ class EvaluationSets:
             yield from self.texts(prompt)
 
     def texts(self, prompt: Prompt = "text") -> Iterator[str]:
-        """The sentences that are read with a prompt, including repeats."""
+        """The sentences to embed with a prompt, including repeats."""
         if prompt == "text":
             yield from self._of_suites()
         for mine in self.own:
@@ -126,18 +126,18 @@ def load_sets(
 ) -> EvaluationSets:
     """Read the sets that suites and protocols need.
 
-    An STS file or an own task that cannot be read is an error. Other tasks that cannot be read
+    An STS file or a custom task that cannot be read is an error. Other tasks that cannot be read
     are listed in `unread`.
 
     Args:
-        data: Toy sets, or the sets under the data root.
-        root: The data root; read only for `"root"` and a suite.
+        data: `toy` for the toy sets, `root` for the sets under the data root.
+        root: The data root; used only if `data` is `root` and a suite is asked for.
         suites: The sets of tasks.
-        protocols: The protocols; each counts for the suite that has it.
+        protocols: The protocols; each applies to its suite.
         own: Entries of `evaluation.own`.
 
     Raises:
-        DataError: The data root does not exist, or an STS file or an own task is missing or
+        DataError: The data root does not exist, or an STS file or a custom task is missing or
             damaged.
     """
     folder = existing_root(root, "the evaluation") if data == "root" and suites else Path()

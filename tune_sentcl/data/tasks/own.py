@@ -1,4 +1,4 @@
-"""Own evaluation tasks: graded pairs, labeled sentences, retrieval folders, and MTEB's tasks.
+"""Custom evaluation tasks: graded pairs, labeled sentences, retrieval folders, and MTEB's tasks.
 
 The files at a path determine the kind of task.
 """
@@ -38,12 +38,12 @@ _Kind = Literal["pairs", "labeled"]
 _Read = tuple[pa.Table, Origin]
 """A file's columns by their roles, and the file."""
 _Tables = Mapping[str, Sequence[_Read]]
-"""The files of each split; a single file, whose column `split` may deal its rows, is `dev`."""
+"""The files of each split. A single file is `dev`; its column `split` may assign its rows."""
 _Pair = tuple[str, str, float]
 
 
 def read_own(source: OwnSource, data: Literal["toy", "root"] = "root") -> tuple[OwnTask, ...]:
-    """Read an own evaluation task.
+    """Read an custom evaluation task.
 
     Args:
         source: Its name and path (`~` allowed); docs/evaluation.md lists the file layouts.
@@ -62,7 +62,7 @@ def read_own(source: OwnSource, data: Literal["toy", "root"] = "root") -> tuple[
 def read_with_training(
     source: OwnSource, data: Literal["toy", "root"] = "root", *, training: bool = True
 ) -> tuple[tuple[OwnTask, ...], Sequence[_Pair]]:
-    """As `read_own`, and the training pairs of a task of pairs, which are not scored.
+    """Like `read_own`, with the training pairs of a task of pairs, which are not scored.
 
     Without `training`, a separate file of training pairs is not read.
     """
@@ -90,7 +90,7 @@ def read_with_training(
 
 
 def _table(file: Path) -> _Read:
-    """A file's columns of pairs, or else of labeled sentences; other columns do not count."""
+    """Read a file's columns of pairs, or else of labeled sentences, and no other columns."""
     return read_table(
         file,
         read=lambda there: (
@@ -103,7 +103,7 @@ def own_path(source: OwnSource) -> Path:
     """The file or folder of a task that is neither MTEB's nor a plugin's.
 
     Raises:
-        DataError: It does not exist.
+        DataError: The file or folder does not exist.
     """
     path = Path(source.path).expanduser()
     if not path.exists():
@@ -119,7 +119,7 @@ def _files(path: Path) -> Mapping[str, Sequence[Path]]:
     if not path.is_dir():
         return {"dev": [path]}
     suffixes = [suffix for suffix in SUFFIXES if suffix != ".txt"]
-    for folder in (path, path / "data"):  # as the hub has them
+    for folder in (path, path / "data"):  # the hub's data sets have a folder `data`
         files = split_files(folder, suffixes)
         if {*files} & {*_SCORED_SPLITS}:
             return files
@@ -223,16 +223,16 @@ def _pair_tasks(
 
 
 _LEAST = 12
-"""Minimum rows per class, so that each of ten folds within ten folds has one."""
+"""Least rows per class, so that with ten folds inside ten folds each fold has one."""
 
 _Row = tuple[str, str]
-"""Sentence and label."""
+"""A sentence and its label."""
 
 
 def _labeled_tasks(
     name: str, tables: _Tables, data: Literal["toy", "root"]
 ) -> Iterator[LabeledTask]:
-    """Make one task of training rows with dev or test rows, else one per split, by folds.
+    """Make one task from training rows with dev or test rows, else one by folds per split.
 
     Args:
         name: The task's name.
@@ -240,7 +240,7 @@ def _labeled_tasks(
         data: See `Score`.
 
     Raises:
-        DataError: A text or label is blank, a split has another name, or there are too few rows.
+        DataError: A text or label is blank, a split's name is unknown, or there are too few rows.
     """
     where = _where(tables)
     parts = _dealt(tables, _rows)
@@ -283,7 +283,7 @@ def _rows(table: pa.Table, where: Origin) -> list[_Row]:
 def _dealt(
     tables: _Tables, rows_of: Callable[[pa.Table, Origin], list[_R]]
 ) -> dict[str, list[_R]]:
-    """The rows by split; those of a single file by its column `split`, if it has one."""
+    """The rows by split; a single file's column `split` assigns its rows, if it has one."""
     reads = [read for parts in tables.values() for read in parts]
     table, where = reads[0]
     if len(reads) > 1 or "split" not in table.column_names:

@@ -1,4 +1,4 @@
-"""The kinds of own evaluation tasks, and the scores that each gives."""
+"""The kinds of custom evaluation tasks, and the scores that each kind yields."""
 
 import difflib
 import importlib.metadata
@@ -17,11 +17,11 @@ OwnSplit = Literal["dev", "test"]
 
 @dataclass(frozen=True)
 class LabeledTask(ScoredTask):
-    """Sentences with a class each, for a linear classifier.
+    """Sentences with a class each, which a linear classifier predicts.
 
     Attributes:
         name: The user's name for it.
-        split: The split that is scored; with separate dev or test rows, the last of them.
+        split: The split that is scored; with separate dev and test rows, test.
         rows: Training rows; if there are no dev and test rows, folds of them are scored.
         dev: Rows that select the regularization, or None.
         test: Rows that are only scored, or None.
@@ -45,7 +45,7 @@ class LabeledTask(ScoredTask):
 
     @property
     def offers(self) -> tuple[tuple[str, OwnSplit], ...]:
-        """The metrics and splits that it gives, in order."""
+        """The metrics and splits that the task yields, in order."""
         if self.dev is None and self.test is None:
             return ("accuracy", self.split), ("macro_f1", self.split)
         dev: list[tuple[str, OwnSplit]] = [("accuracy", "dev")]
@@ -60,12 +60,12 @@ class LabeledTask(ScoredTask):
 
     @property
     def size(self) -> str:
-        """How many rows it has, as text."""
+        """Its numbers of rows and classes, as text."""
         rows = " + ".join(f"{len(part):,}" for part in self.parts)
         return f"{rows} sentences in {len(set(self.rows.labels))} classes"
 
     def texts(self, prompt: Prompt = "text") -> Iterator[str]:
-        """The sentences that are read with a prompt."""
+        """The sentences to embed with a prompt."""
         for part in self.parts if prompt == "text" else ():
             yield from part.first
 
@@ -77,17 +77,19 @@ class RetrievalTask(ScoredTask):
     Attributes:
         name: The user's name for it.
         split: The split of the judgments.
-        document_ids: The ids of documents with text, in descending order, as `trec_eval` orders
-            documents of equal score; then likewise of documents without text, which rank last.
+        document_ids: The ids of documents: first those with text, then those without, which rank
+            last. Both parts are in descending order, as `trec_eval` orders documents of equal
+            score.
         documents: The texts of the documents with text, in the order of their ids.
         queries: The texts of the judged queries.
-        relevance: For each query, the judged documents' ids and grades; above 0 is relevant.
-        left_out: For each query, the document with the query's own id, or None. BEIR and mteb
-            leave it out of that query's ranking.
+        relevance: For each query, the judged documents' ids and grades; a grade above 0 means
+            relevant.
+        left_out: For each query, the document that has the query's id, or None. BEIR and mteb
+            leave this document out of the query's ranking.
         data: See `Score`.
         version: See `Score`.
         metrics: The metrics, such as `recall@5`.
-        untitled: The texts of documents with a title, without it, by their ids.
+        untitled: By id, the texts of titled documents without their titles.
     """
 
     name: str
@@ -110,21 +112,21 @@ class RetrievalTask(ScoredTask):
 
     @property
     def offers(self) -> tuple[tuple[str, OwnSplit], ...]:
-        """The metrics and splits that it gives, in order."""
+        """The metrics and splits that the task yields, in order."""
         return tuple((metric, self.split) for metric in self.metrics)
 
     @property
     def size(self) -> str:
-        """How many rows it has, as text."""
+        """Its numbers of queries and documents, as text."""
         return f"{len(self.queries):,} queries, {len(self.document_ids):,} documents"
 
     def texts(self, prompt: Prompt = "text") -> Iterator[str]:
-        """The texts that are read with a prompt."""
+        """The texts to embed with a prompt."""
         texts = {"query": self.queries, "document": self.documents}
         yield from texts.get(prompt, ())
 
     def remarks(self) -> Iterator[str]:
-        """Notes for a reader of its scores: documents that are ranked specially."""
+        """Remarks on its scores, for the user: documents that are ranked in a special way."""
         if empty := len(self.document_ids) - len(self.documents):
             yield f"{self.name} has {empty:,} documents without text, which rank last"
         if own := [document for document in self.left_out if document is not None]:
@@ -142,9 +144,9 @@ class ForeignTask(ScoredTask):
     """A task on one split, whose data and metrics MTEB or a plugin holds.
 
     Attributes:
-        name: The user's name for it, or theirs.
-        split: The split that it counts as here.
-        theirs: The names of MTEB's splits that count as this split.
+        name: The user's name of the task, or the name in MTEB or the plugin.
+        split: The split that its scores get in the study.
+        theirs: MTEB's names of the splits that are scored as `split`.
         metrics: The names of MTEB's main score, or of the plugin's metrics.
         task: Its name in MTEB or the plugin.
         protocol: The protocol that scores it.
@@ -163,7 +165,7 @@ class ForeignTask(ScoredTask):
 
     @property
     def offers(self) -> tuple[tuple[str, OwnSplit], ...]:
-        """The metrics and splits that it gives, in order."""
+        """The metrics and splits that the task yields, in order."""
         return tuple((metric, self.split) for metric in self.metrics)
 
     @property
@@ -173,15 +175,15 @@ class ForeignTask(ScoredTask):
 
     @property
     def size(self) -> str:
-        """Which data it has, as text."""
+        """Its data: MTEB's splits and the version, as text."""
         return ", ".join((*self.theirs, self.version))
 
 
-_DEV = ("dev", "val")  # prefixes: also validation and validation.full
+_DEV = ("dev", "val")  # prefixes, as of `validation.full`
 
 
 def mteb_task(name: str) -> Any:
-    """A task of the installed `mteb`, its data not loaded.
+    """A task of the installed `mteb`, without its data.
 
     Raises:
         ResourceError: `mteb` is not installed.
@@ -203,7 +205,7 @@ def mteb_task(name: str) -> Any:
 
 
 def read_mteb(source: OwnSource, data: Literal["toy", "root"]) -> tuple[ForeignTask, ...]:
-    """Look up a task; splits named `dev...` or `val...` count as `dev`, others as `test`.
+    """Look up an MTEB task; its splits `dev...` and `val...` count as `dev`, others as `test`.
 
     Raises:
         ResourceError: `mteb` is not installed.
@@ -221,7 +223,11 @@ def read_mteb(source: OwnSource, data: Literal["toy", "root"]) -> tuple[ForeignT
 
 
 def read_plugin(source: OwnSource, data: Literal["toy", "root"]) -> tuple[ForeignTask, ...]:
-    """Look up a plugin's task, for each of its splits; DataError if no loaded plugin has it."""
+    """Look up a plugin's task, for each of its splits.
+
+    Raises:
+        DataError: No loaded plugin defines the task.
+    """
     found = EXTENSIONS.get(("task", source.plugin))
     if found is None:
         rule, name = "no loaded plugin defines this task", f"plugin:{source.plugin}"

@@ -1,6 +1,6 @@
 """The seven STS tasks: SentEval's files under a data root, or toy pairs.
 
-The readers check row counts, because a damaged file would give another score.
+The readers check row counts, because a damaged file would change a score without an error.
 """
 
 import re
@@ -20,7 +20,7 @@ _STS_RANGE = (0.0, 5.0)
 _SICK_RANGE = (1.0, 5.0)
 
 _Scored = tuple[int, Sequence[str]]
-"""The number of a line; the text of its gold score, and its two sentences."""
+"""A line's number, and the texts of its gold score and two sentences."""
 
 COPY_AGAIN = "Copy the file again from SentEval's data."
 
@@ -28,7 +28,7 @@ _Found = TypeVar("_Found")
 
 
 def all_read(readers: Iterable[Callable[[], _Found]]) -> list[_Found]:
-    """The results of several readers.
+    """Call several readers; return all results.
 
     Raises:
         DataError: The faults of all readers.
@@ -46,10 +46,10 @@ def all_read(readers: Iterable[Callable[[], _Found]]) -> list[_Found]:
 
 
 def columns_of(path: Path, header: str, *wanted: str) -> tuple[int, list[int]]:
-    """The number of columns of a file, and the positions of some, by its first line.
+    """The number of a file's columns, and the positions of the wanted ones, by its first line.
 
     Raises:
-        DataError: A column is missing.
+        DataError: A wanted column is missing.
     """
     names = header.split("\t")
     missing = [name for name in wanted if name not in names]
@@ -87,7 +87,9 @@ def read_two_files(folder: Path, subset: str, expected: int) -> StsSubset:
 
 
 def read_benchmark(path: Path, expected: int) -> StsSubset:
-    """Read a file of STS-B: seven tab columns, no header, no quoting; gold and text come last.
+    """Read a file of STS-B: seven columns, separated by tabs, without header and quotes.
+
+    The last three columns are the gold score and the two sentences.
 
     Raises:
         DataError: The file is missing or unreadable, a row is bad, or the count differs.
@@ -98,7 +100,7 @@ def read_benchmark(path: Path, expected: int) -> StsSubset:
 
 
 def read_sick(path: Path, expected: int) -> StsSubset:
-    """Read a file of SICK: tab columns under a header; the gold is `relatedness_score`.
+    """Read a file of SICK: columns separated by tabs, with a header.
 
     Raises:
         DataError: The file is missing or unreadable, lacks a column, a row is bad, or the count of
@@ -124,7 +126,7 @@ def _fields(path: Path, line: int, text: str, count: int) -> list[str]:
 def _pairs(
     path: Path, scores: Path, rows: Iterable[_Scored], bounds: tuple[float, float]
 ) -> Iterator[tuple[str, str, float]]:
-    """Check rows of two files, or of one; bounds are those of a gold score."""
+    """Check rows from one or two files; `bounds` are the least and largest gold score."""
     low, high = bounds
     for line, (gold, left, right) in rows:
         number = gold.strip()

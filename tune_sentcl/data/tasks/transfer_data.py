@@ -1,7 +1,7 @@
 """The transfer tasks: SentEval's files under a data root.
 
-The readers check row counts. MR and SUBJ files that macOS `sed` truncated at the first accent are
-refused: the SCL paper used them, and their scores mean nothing.
+The readers check row counts. They refuse the MR and SUBJ files that macOS `sed` truncated at the
+first accent: the SCL paper used such files, but scores on them mean nothing.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,7 +23,7 @@ _ENTAILMENT = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
 
 
 def read_one_class(path: Path, label: int) -> list[Row]:
-    """Read a file whose sentences all have one class (MR, CR, SUBJ, MPQA): Latin-1."""
+    """Read a Latin-1 file whose sentences all have one class (MR, CR, SUBJ, MPQA)."""
     return [((_words(line),), label) for line in read_lines(path, "latin-1")]
 
 
@@ -48,7 +48,7 @@ def read_sst5(path: Path) -> list[Row]:
 
 
 def read_trec(path: Path) -> list[Row]:
-    """Read a file of TREC, Latin-1: COARSE:fine, space, question; COARSE is the label."""
+    """Read a Latin-1 file of TREC: COARSE:fine, space, question; COARSE is the label."""
 
     def row(line: str) -> Row:
         label, _, text = line.partition(" ")
@@ -60,7 +60,7 @@ def read_trec(path: Path) -> list[Row]:
 
 
 def read_mrpc(path: Path) -> list[Row]:
-    """Read a file of MRPC below its header: class, two numbers, two sentences, tab-separated."""
+    """Read a file of MRPC: a header, then class, two ids, two sentences, separated by tabs."""
 
     def row(line: str) -> Row:
         label, _, _, first, second = line.split("\t")
@@ -70,7 +70,7 @@ def read_mrpc(path: Path) -> list[Row]:
 
 
 def read_sick_entailment(path: Path) -> list[Row]:
-    """Read sentences and `entailment_judgment` from a file of SICK."""
+    """Read the sentences and the column `entailment_judgment` from a file of SICK."""
     header = read_lines(path, "utf-8")[0]
     width, columns = columns_of(path, header, "sentence_A", "sentence_B", "entailment_judgment")
 
@@ -110,7 +110,7 @@ _Split = Literal["train", "dev", "test"]
 
 @dataclass(frozen=True)
 class TransferFile:
-    """A task's file: path below `downstream`, rows, reader, and rows that macOS `sed` leaves."""
+    """A file of a task: path below `downstream`, rows, reader, and rows if `sed` truncated it."""
 
     path: str
     rows: int
@@ -197,9 +197,9 @@ def read_transfer(root: Path, name: str) -> TransferTask:
 
 
 def read_truncated(root: Path, name: str) -> TransferTask:
-    """Read the rows that macOS `sed` leaves of MR (43 + 31 sentences) or SUBJ (5000 + 20).
+    """Read the rows that a truncation by macOS `sed` leaves of MR (43 + 31) or SUBJ (5000 + 20).
 
-    Only the SCL paper's protocol uses these sets. The files may be complete or truncated.
+    Only the protocol of the SCL paper uses these rows. The files may be complete or truncated.
 
     Raises:
         DataError: A file is missing or damaged.
@@ -216,7 +216,7 @@ def read_whole(folder: Path, file: TransferFile, *, or_truncated: bool = False) 
     """Read a file below `downstream`.
 
     Raises:
-        DataError: It is missing or damaged, or has another number of rows than published.
+        DataError: The file is missing or damaged, or its number of rows is not the published one.
     """
     path = folder / file.path
     rows = file.read(path)
@@ -234,7 +234,7 @@ def read_whole(folder: Path, file: TransferFile, *, or_truncated: bool = False) 
 
 
 def _ordered(rows: Iterable[Row]) -> ClassifiedRows:
-    # Folds are drawn by row number, so SentEval's order of rows is part of its protocol.
+    # Row numbers decide the folds, so SentEval's order of rows belongs to its protocol.
     ordered = sorted(rows, key=lambda row: (*(len(text.split()) for text in row[0]), row[1]))
     texts, labels = zip(*ordered, strict=True)
     first = tuple(text[0] for text in texts)

@@ -1,1 +1,1 @@
-"""Checkpoints: their names, their files, and how they are loaded."""
+"""Checkpoints: their names, their files, and their loading."""

@@ -1,7 +1,8 @@
 """Low-rank adapters (LoRA, Hu et al., ICLR 2022): small trained matrices beside frozen weights.
 
 A layer's W x becomes W x + (alpha / rank) B A dropout(x). Only A and B are trained; B begins at 0.
-They are peft's modules in the transformer, and a checkpoint holds them in peft's files.
+The adapters are peft's modules inside the transformer, and a checkpoint stores them in peft's
+files.
 """
 
 import re
@@ -34,7 +35,7 @@ class Adapted:
 
 
 def require_peft() -> None:
-    """Raise a CheckpointError if peft is not installed."""
+    """Raise CheckpointError if peft is not installed."""
     if find_spec("peft") is None:
         rule, move = "the package peft is not installed", "Run: pip install 'tune-sentcl[lora]'."
         raise CheckpointError(Fault("encoder.lora_rank", value="peft", rule=rule, move=move))
@@ -62,15 +63,16 @@ def add_adapters(transformer: Any, options: EncoderConfig, seed: int) -> None:
         target_modules=names,
     )
     with torch.random.fork_rng(devices=[]):
-        # Not `torch.manual_seed`, which would change the accelerators' streams outside the fork.
+        # `torch.manual_seed` would also change the accelerators' generators, which the fork does
+        # not restore.
         torch.default_generator.manual_seed(seed)
         transformer.add_adapter(config)
-    # The fingerprint of what is kept must not depend on a set's order, nor on a path.
+    # The fingerprint of saved adapters must depend neither on the order of a set nor on a path.
     config.target_modules, config.base_model_name_or_path = names, None
 
 
 def merge(transformer: Any) -> None:
-    """Add adapters that peft has put into a transformer into its weights, in place."""
+    """Add the adapters that peft put into a transformer into its weights, in place."""
     if not getattr(transformer, "_hf_peft_config_loaded", False):
         return
     from peft.tuners.tuners_utils import BaseTunerLayer
@@ -98,7 +100,7 @@ def _target_names(transformer: Any, targets: str) -> list[str]:
         CheckpointError: The targets select no layer.
     """
     linear = [name for name, part in transformer.named_modules() if _fits(part)]
-    if not linear:  # such as in GPT-2, whose layers are transformers' own Conv1D
+    if not linear:  # GPT-2's layers, for example, are transformers' Conv1D
         kind = transformer.config.model_type
         rule, move = "has no linear layers to adapt", "Set encoder.lora_rank to 0."
         raise CheckpointError(Fault("encoder.lora_rank", value=kind, rule=rule, move=move))

@@ -1,4 +1,4 @@
-"""Resolution of a checkpoint's name to files and a fingerprint, without loading the model."""
+"""Find the files and the fingerprint of a checkpoint's name, without loading the model."""
 
 import difflib
 import hashlib
@@ -24,7 +24,7 @@ from tune_sentcl.model.checkpoints.checkpoint_files import (
 BUILT_IN = ("minilm", "toy")
 _RANDOM, _STATIC = "random:", "static:"
 _STATIC_WIDTH = 1024
-"""That of sentence-transformers' recipe for static embeddings."""
+"""The width in sentence-transformers' recipe for static embeddings."""
 TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -70,7 +70,7 @@ class Checkpoint(Description):
 
     @property
     def is_new_static(self) -> bool:
-        """Whether it is a static encoder that begins with random vectors."""
+        """Whether it is a static encoder with new random vectors."""
         return self.is_static and self.kind == "random"
 
 
@@ -78,9 +78,8 @@ def resolve_checkpoint(name: str) -> Checkpoint:
     """Find the checkpoint of a name.
 
     Args:
-        name: `random:` and a name; `static:`, with or without a width and a colon, and a name;
-            `toy`; `minilm`; a folder; a .txt file of word vectors; or a hub name; tried in this
-            order.
+        name: `random:NAME`, `static:NAME` or `static:WIDTH:NAME`, `toy`, `minilm`, a folder, a
+            .txt file of word vectors, or a hub name; tried in this order.
 
     Raises:
         CheckpointError: There is no such checkpoint, or its files are not usable.
@@ -118,7 +117,7 @@ def resolve_checkpoint(name: str) -> Checkpoint:
 def used(
     checkpoint: Checkpoint, pooling: Pooling | Auto, max_length: int | Auto
 ) -> tuple[Pooling, int]:
-    """The pooling and the longest input to use; `auto` is replaced by the files' values."""
+    """The pooling and the longest input to use; the files' values replace `auto`."""
     if max_length == "auto":
         max_length = checkpoint.max_length or AUTO_FALLBACKS["encoder.max_length"]
     if pooling == "auto":
@@ -127,7 +126,7 @@ def used(
 
 
 def fingerprint_now(checkpoint: Checkpoint) -> str:
-    """The fingerprint of a checkpoint's present files; a hub's revision cannot change.
+    """The fingerprint of a checkpoint's current files; a revision of the hub cannot change.
 
     Raises:
         CheckpointError: The files no longer exist.
@@ -147,7 +146,7 @@ def _redrawn(name: str, checkpoint: Checkpoint) -> Checkpoint:
 
 
 def _new_static(name: str) -> Checkpoint:
-    """A static encoder of the tokenizer of another checkpoint."""
+    """A static encoder with the tokenizer of another checkpoint."""
     of, width = name.removeprefix(_STATIC), _STATIC_WIDTH
     stated, _, rest = of.partition(":")
     if rest and stated.isdecimal() and int(stated) > 0:
@@ -209,7 +208,7 @@ def _from_folder(name: str, folder: Path) -> Checkpoint:
 def _from_adapters(
     name: str, folder: Path, description: Description, origin: tuple[str, str], revision: str = ""
 ) -> Checkpoint:
-    """A folder of adapters, with the checkpoint that they were trained on."""
+    """The checkpoint of a folder of adapters, together with its base checkpoint."""
     stated, fingerprint = origin
     base = _base_of_adapters(name, folder, *origin)
     if fingerprint and base.fingerprint != fingerprint:
@@ -245,7 +244,7 @@ def _from_adapters(
 
 
 def _base_of_adapters(name: str, folder: Path, stated: str, fingerprint: str) -> Checkpoint:
-    """The checkpoint of a base's name; a relative path counts from the working directory.
+    """The checkpoint with a base's name; a relative path starts at the working directory.
 
     Raises:
         CheckpointError: The folder states no base, or a base that cannot be used.
@@ -312,7 +311,7 @@ def _check_files(name: str, folder: Path, *, is_static: bool) -> None:
 
 
 def _module_files(folder: Path, places: Sequence[str]) -> Iterator[str]:
-    """The files of modules, from the folder that holds them all."""
+    """The paths of the files of modules, relative to `folder`."""
     for place in places:
         yield from (
             f"{place}/{file.name}" for file in sorted((folder / place).glob("*")) if file.is_file()
@@ -330,7 +329,7 @@ def _folder_fingerprint(name: str, folder: Path, description: Description) -> st
     config = () if description.is_static else ("config.json",)
     files = dict.fromkeys((*config, *_weight_files(inner), *others), inner)
     files |= dict.fromkeys(_module_files(folder, description.shaping), folder)
-    whole = hashlib.sha256("\n".join(description.shaping).encode())  # includes their order
+    whole = hashlib.sha256("\n".join(description.shaping).encode())  # with the order of modules
     whole.update(_setting_lines(description))
     for file in sorted(files):
         whole.update(_hashed(name, files[file], file))
@@ -338,14 +337,14 @@ def _folder_fingerprint(name: str, folder: Path, description: Description) -> st
 
 
 def _setting_lines(description: Description) -> bytes:
-    """The settings of a module Transformer that change embeddings, but for the longest input."""
+    """The settings of a module Transformer that change embeddings, without the longest input."""
     lower = b"do_lower_case\n" if description.lower_case else b""
     stated = description.arguments
     return lower + (json.dumps(stated, sort_keys=True).encode() if stated else b"")
 
 
 def _weight_files(folder: Path) -> list[str]:
-    """The files of weights, and an index of shards: safetensors, else pickles of tensors."""
+    """The files of weights, with an index of shards: safetensors, else pickles of tensors."""
     for pattern in _WEIGHTS:
         if files := [path.name for path in folder.glob(pattern)]:
             return [*files, *(path.name for path in folder.glob(f"{pattern}.index.json"))]
@@ -353,7 +352,7 @@ def _weight_files(folder: Path) -> list[str]:
 
 
 def _hashed(name: str, folder: Path, file: str) -> bytes:
-    """A line of a file's name and content."""
+    """A line with a file's name and the hash of its content."""
     try:
         status = (folder / file).stat()
         digest = _file_digest(str(folder / file), status.st_size, status.st_mtime_ns)
@@ -362,7 +361,7 @@ def _hashed(name: str, folder: Path, file: str) -> bytes:
     return f"{file}\0{digest}\n".encode()
 
 
-# The key has size and time instead of the content, because hashing a large model takes seconds.
+# The cache key is size and time instead of content, because hashing a large model takes seconds.
 @lru_cache(maxsize=256)
 def _file_digest(path: str, size: int, mtime_ns: int) -> str:
     with Path(path).open("rb") as file:

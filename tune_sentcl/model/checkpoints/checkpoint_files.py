@@ -35,7 +35,7 @@ class Prefixes:
         return cls(options.query_prefix, options.text_prefix)
 
     def put(self, sentences: Sequence[str], *, prompt: Prompt = "text") -> list[str]:
-        """Add their prefix to sentences."""
+        """Put the prefix of their kind before sentences."""
         before = getattr(self, prompt)
         before = self.text if before is None else before
         return [before + sentence for sentence in sentences] if before else list(sentences)
@@ -63,16 +63,17 @@ PACKED_KINDS = frozenset(
 )
 """The `model_type` of models whose inputs can be packed; see `packing`.
 
-Their layers let tokens meet in attention alone. It runs transformers' table of attention functions
-and states by `is_causal` and `sliding_window` which tokens a token sees. MPNet's, DeBERTa's and
-T5's attention adds a bias for each two tokens, which would be made for all tokens of a batch.
+In these models only attention mixes tokens. It runs through transformers' table of attention
+functions, and `is_causal` and `sliding_window` state which tokens a token sees. The attention of
+MPNet, DeBERTa and T5 adds a bias for each pair of tokens, which would cover all tokens of a batch.
 """
 
 
 def padding_position(transformer: Any) -> int | None:
-    """The position of padding, if a model counts its positions from the next number, or None.
+    """The position of padding if a model counts positions from the next number, else None.
 
-    RoBERTa and similar models do. They also give that position to a padding token in a sentence.
+    RoBERTa and similar models count so. They also give that position to a padding token in a
+    sentence.
     """
     table = getattr(getattr(transformer, "embeddings", None), "position_embeddings", None)
     position = getattr(table, "padding_idx", None)
@@ -84,21 +85,21 @@ def usable_positions(transformer: Any) -> int | None:
     positions = getattr(transformer.config, "max_position_embeddings", None)
     if positions is None or positions < 1:
         return None
-    padding = padding_position(transformer)  # rows of the table up to this one are not used
+    padding = padding_position(transformer)  # rows up to the padding are unused
     return int(positions) - (0 if padding is None else padding + 1)
 
 
 def num_rows(transformer: Any) -> int | None:
-    """The number of tokens that have a vector; None: the model has no table of vectors."""
+    """The number of tokens that have a vector; None: the model has no such table."""
     try:
         table = transformer.get_input_embeddings()
-    except NotImplementedError:  # such as Canine, which computes the vectors of characters
+    except NotImplementedError:  # Canine, for example, computes its vectors from characters
         return None
     return getattr(table, "num_embeddings", None)
 
 
 def without_pooler(transformer: Any) -> dict[str, bool]:
-    """The arguments with which a model of its class has no pooler; empty if none has."""
+    """The arguments that load a model's class without a pooler; empty if it has no pooler."""
     parameters = inspect.signature(type(transformer)).parameters
     return {"add_pooling_layer": False} if "add_pooling_layer" in parameters else {}
 
@@ -131,7 +132,7 @@ _UNSUPPORTED = (
     *("processing_kwargs", "query_length", "document_length", "query_expansion"),
     "tokenizer_name_or_path",
 )
-"""Settings of that module that change its inputs in ways that an encoder here does not follow."""
+"""Settings of that module that change inputs in ways that this package does not support."""
 _ARGUMENTS = {
     "tokenizer_args": "processor_kwargs",
     "model_args": "model_kwargs",
@@ -141,8 +142,8 @@ _ARGUMENTS = {
 _PLACES = frozenset(
     {"subfolder", "token", "cache_dir", "revision", "local_files_only", "trust_remote_code"}
 )
-"""Arguments that sentence-transformers sets itself, whatever the file says."""
-_NO_LENGTH = 100_000  # transformers writes 1e30 for a tokenizer without a longest input
+"""Arguments that sentence-transformers sets itself and does not take from the file."""
+_NO_LENGTH = 100_000  # above: no limit; transformers writes 1e30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,14 +158,14 @@ class Description:
         layers: Number of transformer layers, or None.
         positions: Longest input that the positions allow, in tokens; None: no limit.
         rows: Number of rows in the transformer's table of embeddings, or None.
-        notes: Notices that a search prints once.
-        place: The folder of the transformer, inside the checkpoint's.
-        shaping: The folders of the modules that shape embeddings, besides a transformer, a pooling
-            that the configuration names, and a Normalize at the end.
+        notes: Messages that a search prints once.
+        place: The transformer's folder, relative to the checkpoint's folder.
+        shaping: The folders of further modules that shape embeddings: all but the transformer, a
+            pooling with a name in `encoder.pooling`, and a Normalize at the end.
         lower_case: Whether texts are lower-cased first.
-        arguments: What the module Transformer passes on to transformers: `processor_kwargs` to the
-            tokenizer, `model_kwargs` to the model, `config_kwargs` to its configuration.
-        is_static: Whether it has a vector for each token in the place of a transformer.
+        arguments: Arguments that the module Transformer passes to transformers: `processor_kwargs`
+            to the tokenizer, `model_kwargs` to the model, `config_kwargs` to its configuration.
+        is_static: Whether the encoder has a vector for each token in place of a transformer.
     """
 
     pooling: Pooling | None = None
@@ -183,7 +184,7 @@ class Description:
 
 
 def fault_of(name: str, rule: str, move: str) -> CheckpointError:
-    """The error of a checkpoint, by the name that the user wrote."""
+    """An error about a checkpoint, under the name that the user wrote."""
     return CheckpointError(Fault("encoder.checkpoint", value=repr(name), rule=rule, move=move))
 
 
@@ -240,8 +241,8 @@ def read_description(name: str, folder: Path) -> Description:
 def read_base(folder: Path) -> tuple[str, str] | None:
     """The name and fingerprint of the base of a folder's adapters; None without adapters.
 
-    The fingerprint is empty if peft wrote the folder, which knows no fingerprint. The name is
-    empty if the folder states none. Adapters beside a whole model count as part of it.
+    If peft wrote the folder, the fingerprint is empty. The name is empty if the folder states
+    none. Adapters beside a whole model count as part of it.
     """
     base = read_table(folder / OWN_FILE).get("base")
     if isinstance(base, dict):
@@ -252,13 +253,13 @@ def read_base(folder: Path) -> tuple[str, str] | None:
 
 
 def reads_bytes(folder: Path) -> bool:
-    """Whether a tokenizer reads bytes or characters, so that it needs no vocabulary file."""
+    """Whether a tokenizer reads bytes or characters and therefore has no vocabulary file."""
     stated = read_table(folder / "tokenizer_config.json").get("tokenizer_class")
     return stated in ("ByT5Tokenizer", "CanineTokenizer")
 
 
 def _modules(name: str, folder: Path) -> list[tuple[str, str]]:
-    """The kind and the place of each module."""
+    """The kind and the folder of each module."""
     content = _json(folder / "modules.json")
     rows = [row for row in content if isinstance(row, dict)] if isinstance(content, list) else []
     modules = [
@@ -280,7 +281,7 @@ def _modules(name: str, folder: Path) -> list[tuple[str, str]]:
 
 
 def _notes(folder: Path, config: Mapping[str, Any]) -> Iterator[str]:
-    """Settings of the files that scores here do not follow, and inputs that are padded."""
+    """Messages about settings that scores here do not follow, and about inputs that are padded."""
     stated = read_table(folder / PROMPTS_FILE)
     similarity, width = stated.get("similarity_fn_name"), stated.get("truncate_dim")
     ends = _json(folder / "modules.json") or [{}]
@@ -301,10 +302,10 @@ def _settings(folder: Path) -> Mapping[str, Any]:
 
 
 def _arguments(name: str, settings: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """The arguments that a module Transformer passes on; without those that are empty.
+    """The arguments that a module Transformer passes on, without empty ones.
 
     Raises:
-        CheckpointError: They are no tables, or another setting is not supported.
+        CheckpointError: An argument is not a table, or another setting is not supported.
     """
     move = (
         "Remove this setting from the settings of the model's module Transformer, and tune "
@@ -330,10 +331,10 @@ def _arguments(name: str, settings: Mapping[str, Any]) -> Mapping[str, Mapping[s
 def _stated_length(
     name: str, folder: Path, settings: Mapping[str, Any], config: Mapping[str, Any]
 ) -> int | None:
-    """The longest input that a tokenizer is loaded with, within positions.
+    """The longest input with which a tokenizer is loaded, within the model's positions.
 
     Raises:
-        CheckpointError: It is no positive whole number.
+        CheckpointError: It is not a positive whole number.
     """
     given = dict(settings.get("processor_kwargs", {}))
     if settings.get("max_seq_length") is not None:
@@ -356,7 +357,7 @@ def _width(
         stated = read_table(folder / place / "config.json")
         if kind == "Dense":
             return _count(stated.get("out_features"))
-        if kind == "Pooling":  # its modes stand side by side
+        if kind == "Pooling":  # the widths of its modes add up
             keys = ("embedding_dimension", "word_embedding_dimension")
             each = next((n for key in keys if (n := _count(stated.get(key)))), None)
             return each and each * len(_modes(stated))
@@ -364,7 +365,7 @@ def _width(
 
 
 def _prompts(folder: Path) -> Prefixes:
-    """The prompts of `encode_query`, `encode` and `encode_document`, which takes no other name."""
+    """The prompts of `encode_query`, `encode` and `encode_document`."""
     config = read_table(folder / PROMPTS_FILE)
     stated = config.get("prompts")
     prompts = stated if isinstance(stated, dict) else {}
@@ -376,8 +377,8 @@ def _prompts(folder: Path) -> Prefixes:
 def _stated_pooling(
     folder: Path, modules: Sequence[tuple[str, str]], config: Mapping[str, Any]
 ) -> Pooling | None:
-    """The pooling that modules amount to; `modules` if the configuration has no name for it."""
-    if not modules:  # as sentence-transformers, which takes the token that has seen all others
+    """The pooling that the modules perform; `modules` if `encoder.pooling` has no name for it."""
+    if not modules:  # as sentence-transformers does; a causal model's last token sees all others
         heads = config.get("architectures") or [""]
         causal = str(heads[0]).endswith("ForCausalLM") and config.get("is_causal", True)
         return "last" if causal else None
@@ -396,7 +397,7 @@ def num_pooled(kinds: Sequence[str]) -> int:
 
 def _modes(config: Mapping[str, Any]) -> list[str]:
     stated = config.get("pooling_mode")
-    if stated is None:  # written before sentence-transformers 6
+    if stated is None:  # written by sentence-transformers before 6
         chosen = [
             key.removeprefix(_OLD_KEY).removesuffix("_tokens").removesuffix("_token")
             for key, value in config.items()
@@ -407,7 +408,7 @@ def _modes(config: Mapping[str, Any]) -> list[str]:
 
 
 def read_table(path: Path) -> Mapping[str, Any]:
-    """A JSON object; empty if the file is missing or holds something else."""
+    """Read a JSON object; empty if the file is missing or holds something else."""
     table = _json(path)
     return table if isinstance(table, dict) else {}
 

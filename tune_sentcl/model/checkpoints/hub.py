@@ -9,26 +9,26 @@ from tune_sentcl.errors import first_line
 
 _NEEDED = ("*.json", "*.txt", "*.model")
 _WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")
-"""Patterns of a module's weights; the files of the first pattern with files are fetched."""
+"""Patterns of a module's weights; only files of the first pattern that matches are fetched."""
 
 
 class HubError(Exception):
-    """The hub does not answer, or has no such model; callers turn it into a CheckpointError."""
+    """The hub does not answer, or has no such model; callers raise CheckpointError instead."""
 
 
 def find_revision(name: str) -> str:
     """The full commit hash of `owner/model`: the cached one, else the hub's newest.
 
-    A cached model keeps its commit, so that a repeated command needs no network and gives the same
+    A cached model keeps its commit, so a repeated command needs no network and runs the same
     trial.
 
     Raises:
-        HubError: There is no such repository, or neither network nor cache.
+        HubError: There is no such repository, or the name is not cached and there is no network.
     """
     try:
         return _snapshot(name, "main", _NEEDED, cached=True).name
     except HubError:
-        # Files fetched by commit have no branch's name; a single snapshot is unambiguous.
+        # Files that were fetched by commit have no branch name; a single snapshot is unambiguous.
         from huggingface_hub import constants
 
         folder = f"models--{name.replace('/', '--')}"
@@ -40,7 +40,7 @@ def small_files(name: str, revision: str) -> Path:
     """Fetch config and tokenizer of a commit into a local folder that may lack the weights.
 
     Raises:
-        HubError: They are not cached, and the hub cannot be reached.
+        HubError: The files are not cached, and the hub cannot be reached.
     """
     return _snapshot(name, revision, _NEEDED)
 
@@ -51,7 +51,7 @@ def whole_model(name: str, revision: str, places: Sequence[str]) -> Path:
     Args:
         name: The repository's name.
         revision: The commit.
-        places: The folders of its modules, that of the transformer included.
+        places: The folders of its modules, including the transformer's.
     """
     folder = _snapshot(name, revision, (*_NEEDED, "*.safetensors"))
     lacking = [place for place in places if not any((folder / place).glob(_WEIGHTS[0]))]
@@ -72,7 +72,7 @@ def _snapshot(
                 allow_patterns=list(patterns),
                 local_files_only=cached,
             )
-    # The last: no answer at all.
+    # HTTPError: no answer at all.
     except (OSError, ValueError, errors.HTTPError) as error:  # type: ignore[attr-defined]
         raise HubError(first_line(error)) from None
     return Path(str(folder))

@@ -1,4 +1,4 @@
-"""Loading of a checkpoint by sentence-transformers, once per process and without output."""
+"""Load a checkpoint with sentence-transformers, once per process and without output."""
 
 import copy
 import json
@@ -51,7 +51,7 @@ class Base:
         tokenizer: Its tokenizer.
         head: The modules between the transformer's states and the embedding; empty for `toy`.
         tail: The modules after `head`.
-        normalize: The Normalize at the end, which no cosine depends on; often None.
+        normalize: The Normalize at the end, often None; no cosine depends on it.
         settings: Prompts, similarity and width that the files state, for an export.
     """
 
@@ -63,10 +63,10 @@ class Base:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-# Two, so that a worker that alternates between two encoders reads each once.
+# Two entries, so a worker that alternates between two encoders reads each once.
 @lru_cache(maxsize=2)
 def load_base(checkpoint: Checkpoint) -> Base:
-    """Load the starting weights; the caller must copy the result and not change it.
+    """Load a checkpoint's weights; the caller must not change the result, but copy it.
 
     Raises:
         CheckpointError: The files hold no encoder, or cannot be read.
@@ -77,8 +77,8 @@ def load_base(checkpoint: Checkpoint) -> Base:
         rule = "word vectors have no transformer that could be trained"
         raise fault_of(checkpoint.name, rule, "Use the method none or clsr, or another encoder.")
     try:
-        # transformers draws missing weights at random, which must not change the global stream.
-        # The libraries' import takes 5 s, and collections half a second of them.
+        # transformers draws missing weights at random; the fork protects the global generator. The
+        # libraries' import takes 5 s, half a second of that for garbage collection.
         with without_gc(), quiet(), torch.random.fork_rng(devices=[]):
             if checkpoint.is_new_static:
                 return _new_static(checkpoint)
@@ -102,7 +102,7 @@ def load_base(checkpoint: Checkpoint) -> Base:
 
 
 def _files(checkpoint: Checkpoint) -> Path:
-    """Its folder; transformers reads the base of adapters from the hub's cache."""
+    """The checkpoint's folder; the base of adapters is fetched into the hub's cache, too."""
     if checkpoint.base is not None:
         _files(checkpoint.base)
     if not checkpoint.revision:
@@ -112,7 +112,7 @@ def _files(checkpoint: Checkpoint) -> Path:
 
 
 def _new_static(checkpoint: Checkpoint) -> Base:
-    """New vectors for the tokens of a checkpoint's tokenizer."""
+    """New vectors for the tokens of another checkpoint's tokenizer."""
     tokenizer = read_tokenizer(checkpoint)[0] if checkpoint.path else build_toy()[1]
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
@@ -122,7 +122,7 @@ def _new_static(checkpoint: Checkpoint) -> Base:
 
 
 def _kept_adapters(checkpoint: Checkpoint, folder: Path) -> Base:
-    """A base with the adapters and the modules of a folder that `keep` has written."""
+    """A base model with the adapters and modules of a folder that `keep` wrote."""
     base = load_base(checkpoint)
     transformer = copy.deepcopy(base.transformer)
     transformer.load_adapter(str(folder))
@@ -132,7 +132,7 @@ def _kept_adapters(checkpoint: Checkpoint, folder: Path) -> Base:
 
 
 def _modules_of(folder: Path) -> list[nn.Module]:
-    """The modules of a folder behind its transformer."""
+    """The modules of a folder that follow its transformer."""
     from sentence_transformers.util import import_from_string
 
     load: Any = import_from_string
@@ -171,7 +171,7 @@ def _read(checkpoint: Checkpoint, folder: Path) -> Base:
 
 
 def _plain(checkpoint: Checkpoint, first: Any) -> Any:
-    """The transformer of a module Transformer, without parts that no embedding depends on."""
+    """The transformer of a module Transformer, without parts that do not affect embeddings."""
     transformer = first.model
     stated = first.modality_config.get("text", {})
     wanted = {"method": "forward", "method_output_name": "last_hidden_state"}
@@ -179,19 +179,21 @@ def _plain(checkpoint: Checkpoint, first: Any) -> Any:
         raise ValueError("it gives no single sequence of token states")
     no_pooler = without_pooler(transformer)
     if no_pooler:
-        transformer.pooler = None  # its unused weights would be trained and saved
+        transformer.pooler = None  # else its unused weights would be trained and saved
     merge(transformer)
     if getattr(transformer.config, "use_cache", False):
-        # Decoders would keep keys and values of each pass, and copy numbers to a GPU for that.
+        # Otherwise decoders would store keys and values of each pass, and copy numbers to a GPU
+        # for that.
         transformer.config.use_cache = False
     if checkpoint.kind == "random":
-        # Not `torch.manual_seed`, which would change the accelerators' streams outside the fork.
+        # `torch.manual_seed` would also change the accelerators' generators, which the fork does
+        # not restore.
         torch.default_generator.manual_seed(_REDRAW_SEED)
         drawn: Any = type(transformer)._from_config(
             transformer.config, dtype=torch.float32, **no_pooler
         )
         return drawn.eval()
-    # transformers marks what it has read from a file.
+    # transformers marks weights that it read from a file.
     missing = [
         name
         for name, weight in transformer.named_parameters()
@@ -206,13 +208,13 @@ def _plain(checkpoint: Checkpoint, first: Any) -> Any:
 def _split(
     modules: Sequence[nn.Module], *, is_static: bool = False
 ) -> tuple[Modules, Tail, nn.Module | None]:
-    """The modules up to the pooling, those behind it, and the Normalize at the end."""
+    """The modules up to the pooling, the modules after it, and the Normalize at the end."""
     kinds = [type(module).__name__ for module in modules]
     if "Pooling" not in kinds and not is_static:
         raise ValueError("its modules have no Pooling")
     pooled = 0 if is_static else num_pooled(kinds)
     for module, kind in zip(modules, kinds, strict=True):
-        if kind == "WordWeights":  # the library saves what is trained of them, and never reads it
+        if kind == "WordWeights":  # the library saves its trained weights but never reads them
             module.requires_grad_(False)
     ends = kinds[-1:] == ["Normalize"]
     tail = modules[pooled : len(kinds) - ends]

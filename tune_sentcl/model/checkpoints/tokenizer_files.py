@@ -1,4 +1,4 @@
-"""Whether `tokenizer.json` and the class that is loaded for it read texts alike."""
+"""Whether `tokenizer.json` and the tokenizer's class read texts alike."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -18,9 +18,10 @@ _PROBE = (
     "https://example.org/a?b=1 ﬁne ½ \uff57ide e\u0301tude \u200bzero extraordinarily "
     "antidisestablishmentarianism \x07 🙂 " + 120 * "long"
 )
-"""Tokenizers differ in case, accents, forms of one letter, blanks, control characters, marks,
-links, pieces of words, and words without an end."""
-_SHORT = 20  # tokens; less than those of the text
+"""Tokenizers differ in case, accents, forms of a letter, blanks, control characters, punctuation,
+links, pieces of words, and very long words.
+"""
+_SHORT = 20  # tokens, fewer than the probe text has
 _BY_FILE = "PreTrainedTokenizerFast"
 _CHATS = (
     "its files hold no modules.json, so sentence-transformers would put texts into a chat "
@@ -33,17 +34,17 @@ _PADS_LEFT = (
 
 
 def checked(checkpoint: Checkpoint, folder: Path, tokenizer: Any) -> tuple[Any, tuple[str, ...]]:
-    """The tokenizer to use, and notices about it.
+    """The tokenizer to use, and messages about it.
 
-    Where `tokenizer.json` and the class of the tokenizer differ, the file is used. Only if
-    `tokenizer_config.json` sets special tokens may the class differ in them. The class is compared
-    without the arguments of the checkpoint, which change what it reads.
+    If `tokenizer.json` and the tokenizer's class read texts differently, the file is used. The
+    class may differ in special tokens, if `tokenizer_config.json` sets them. The class is compared
+    without the checkpoint's arguments, because these change what it reads.
 
     Args:
         checkpoint: The checkpoint.
         folder: The folder of the tokenizer's files.
-        tokenizer: As `AutoTokenizer` loads it with the checkpoint's arguments; it lower-cases
-            texts if the checkpoint does.
+        tokenizer: The tokenizer that `AutoTokenizer` loads with the checkpoint's arguments; it
+            lower-cases texts if the checkpoint does.
 
     Raises:
         CheckpointError: The file is used, and an argument changes tokens only in the class.
@@ -71,7 +72,7 @@ def checked(checkpoint: Checkpoint, folder: Path, tokenizer: Any) -> tuple[Any, 
             notes = (f"{rule}; the file is used",)
             tokenizer = _load(_BY_FILE, folder, arguments, lower=lower)
     if tokenizer.pad_token_id is None and tokenizer.eos_token_id is not None:
-        tokenizer.pad_token = tokenizer.eos_token  # as for decoders; the mask marks the padding
+        tokenizer.pad_token = tokenizer.eos_token  # as for decoders; the mask marks padding
     if tokenizer.padding_side == "left":
         notes = (*notes, _PADS_LEFT)
     modules = Path(folder, "modules.json").is_file() or checkpoint.place
@@ -85,11 +86,11 @@ def checked(checkpoint: Checkpoint, folder: Path, tokenizer: Any) -> tuple[Any, 
 def check_rows(checkpoint: Checkpoint, tokenizer: Any, rows: int | None) -> None:
     """Check that each token has a row in the table of embeddings, if there is a table.
 
-    Tokens that stand for images and sounds do not count: the tokenizer of EmbeddingGemma has one
-    more than its table has rows. `Encoder` refuses texts that contain it.
+    Tokens for images and sounds are not checked: EmbeddingGemma's tokenizer has one such token
+    without a row. `Encoder` refuses texts that contain it.
 
     Raises:
-        CheckpointError: A token has none.
+        CheckpointError: A token has no row.
     """
     if rows is None:
         return
@@ -113,7 +114,7 @@ def check_rows(checkpoint: Checkpoint, tokenizer: Any, rows: int | None) -> None
 
 
 def reads_alike(other: Any, tokenizer: Any) -> bool:
-    """Whether another tokenizer gives the same tokens for texts, lower-cased if need be."""
+    """Whether another tokenizer yields the same tokens; texts are lower-cased if this one does."""
     text = _PROBE.lower() if is_lower_case(tokenizer) else _PROBE
     cut = {"truncation": True, "max_length": _SHORT}
     return all(
@@ -123,11 +124,11 @@ def reads_alike(other: Any, tokenizer: Any) -> bool:
 
 
 def notes_of(checkpoint: Checkpoint, pooling: str) -> Iterator[str]:
-    """Notices about an encoder, which a search prints once.
+    """Messages about an encoder, which a search prints once.
 
     Args:
         checkpoint: The encoder.
-        pooling: How it pools; printed if its files state nothing and this is the default.
+        pooling: How it pools; printed if the files state no pooling and this is the default.
     """
     for text in (*checkpoint.notes, *_tokenizer_notes(checkpoint)):
         yield f"{checkpoint.name}: {text}"
@@ -142,10 +143,10 @@ def notes_of(checkpoint: Checkpoint, pooling: str) -> Iterator[str]:
 
 
 def _tokenizer_notes(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """Messages about a checkpoint's tokenizer; empty if it cannot be loaded.
+    """Messages about a checkpoint's tokenizer; empty if the tokenizer cannot be loaded.
 
     Raises:
-        CheckpointError: As `read_tokenizer`; before a trial begins.
+        CheckpointError: See `read_tokenizer`; raised here, before a trial begins.
     """
     if not checkpoint.path or checkpoint.kind == "words":
         return ()
@@ -158,11 +159,11 @@ def _tokenizer_notes(checkpoint: Checkpoint) -> tuple[str, ...]:
 
 
 def read_tokenizer(checkpoint: Checkpoint) -> tuple[Any, tuple[str, ...]]:
-    """The tokenizer of a checkpoint's files, and notices, as `checked`.
+    """The tokenizer of a checkpoint's files, and messages about it; see `checked`.
 
     Raises:
-        CheckpointError: As `checked`, or as `check_rows` by the stated number of rows.
-        Exception: It cannot be read; `tokenizers` raises plain ones.
+        CheckpointError: As in `checked`; or, by the stated number of rows, as in `check_rows`.
+        Exception: The tokenizer cannot be read; `tokenizers` raises plain exceptions.
     """
     folder = Path(checkpoint.path)
     if checkpoint.revision:
@@ -182,7 +183,7 @@ def read_tokenizer(checkpoint: Checkpoint) -> tuple[Any, tuple[str, ...]]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep the reports and bars of transformers from the terminal."""
+    """Suppress the reports and progress bars of transformers."""
     from transformers.utils import logging
 
     library: Any = logging
@@ -198,10 +199,10 @@ def quiet() -> Iterator[None]:
 
 
 def _ids_of_file(file: Path, text: str) -> list[list[int]]:
-    """The tokens of a text by only the file, without and with special tokens."""
+    """The tokens of a text by the file alone, without and with special tokens."""
     from tokenizers import Tokenizer
 
-    # For its error class: the tokenizers library raises a bare Exception on damaged JSON.
+    # Raises ValueError for damaged JSON, for which `tokenizers` raises a bare Exception.
     json.loads(file.read_text(encoding="utf-8"))
     library: Any = Tokenizer
     plain = library.from_file(str(file))
@@ -218,7 +219,7 @@ def _ids(tokenizer: Any) -> list[list[int]]:
 
 
 def _load(kind: str, folder: Path, arguments: Mapping[str, Any], *, lower: bool) -> Any:
-    """The tokenizer of a folder: `AutoTokenizer` takes its class, `_BY_FILE` its file."""
+    """Load the tokenizer of a folder: `AutoTokenizer` uses its class, `_BY_FILE` its file."""
     import transformers
     from tokenizers import normalizers
 
@@ -233,6 +234,6 @@ def _load(kind: str, folder: Path, arguments: Mapping[str, Any], *, lower: bool)
 
 
 def _asks_for_tokens(file: Path) -> bool:
-    """Whether a tokenizer's configuration says if a special token is added."""
+    """Whether a tokenizer's configuration states if special tokens are added."""
     stated = read_table(file)
     return any(isinstance(stated.get(key), bool) for key in ("add_bos_token", "add_eos_token"))

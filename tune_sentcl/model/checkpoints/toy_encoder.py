@@ -1,7 +1,7 @@
 """The encoder `toy`: a two-layer BERT with random weights that needs no file and no network.
 
-It lets every command run anywhere in seconds; its scores mean nothing. NumPy's generator draws the
-weights, so they are equal on every machine.
+With it, every command runs anywhere in seconds; its scores mean nothing. NumPy's generator draws
+the weights, so they are equal on every machine.
 """
 
 import hashlib
@@ -25,12 +25,12 @@ _SIZES = {
     "max_position_embeddings": TOY_MAX_LENGTH,
 }
 _SEED = 0
-# BERT has 0.02 at width 768; a narrower layer needs more to keep the variance.
+# BERT has 0.02 at width 768; a narrower layer needs more for the same variance.
 _STD = 0.02 * math.sqrt(768 / 32)
 
 
 def toy_fingerprint(vocabulary: Sequence[str] | None = None) -> str:
-    """A hash of the toy encoder's vocabulary, by default the toy data's, and of its settings."""
+    """A hash of the toy encoder's settings and vocabulary, by default that of the toy data."""
     pieces = list(toy_vocabulary() if vocabulary is None else vocabulary)
     text = json.dumps([pieces, _SIZES, _SEED, repr(_STD)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -52,7 +52,7 @@ def build_toy(vocabulary: Sequence[str] | None = None) -> tuple[Any, Any]:
     config = library.BertConfig(
         vocab_size=len(pieces), pad_token_id=0, attn_implementation="sdpa", **_SIZES
     )
-    with torch.random.fork_rng(devices=[]):  # the constructor draws weights, replaced below
+    with torch.random.fork_rng(devices=[]):  # draws weights, which are replaced below
         transformer = library.BertModel(config, add_pooling_layer=False)
     with torch.no_grad():
         for name, parameter in transformer.named_parameters():
