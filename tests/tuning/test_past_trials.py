@@ -331,5 +331,6 @@ def test_the_priors_of_a_shipped_space_are_values_of_its_grid(name: str) -> None
     space = load_space(name)
     grid = [space.exact_params(config) for config in space.configurations]
     assert all(params in grid for params in prior_params(space))
-    with_priors = {"angle", "clsr/extended", "conisi/extended", "cosent", "scl/extended"}
-    assert bool(prior_params(space)) == (name in {*with_priors, "simcse/supervised"})
+    with_priors = {"angle", "clsr/extended", "conisi/extended", "cosent", "retrieval/mined"}
+    with_priors |= {"scl/extended", "simcse/supervised"}
+    assert bool(prior_params(space)) == (name in with_priors)
