@@ -10,7 +10,8 @@
 - `command`: bash runs it at the root of the checkout. What it prints is the figure. `$FOLDER` is a
   folder outside of git for studies, which go on after an interruption;
 - `pages`: the Markdown pages that have the blocks, and `files`: pictures and pages that it writes;
-- `measures`: the paths whose change makes the figure old, or names of `[paths]`;
+- `measures`: the paths whose change makes the figure old, or names of `[paths]`. Changes of
+  comments and docstrings do not;
 - `hours`: roughly. A figure that takes longer than half an hour is made only if it is named;
 - `gpu = true`: it needs a GPU, and prints JSON rows. All these together are the block `gpu`.
 
@@ -23,6 +24,7 @@ Without git, on a machine that only has a copy of the files, set FIGURES_COMMIT 
 """
 
 import argparse
+import ast
 import hashlib
 import json
 import os
@@ -88,6 +90,7 @@ class Checkout:
         listed = tomllib.loads(self.list.read_text(encoding="utf-8"))
         names = listed.get("paths", {})
         self.figures = []
+        self._known: dict[tuple[str, str], bool] = {}
         for each in listed["figure"]:
             measures = [path for name in each["measures"] for path in names.get(name, [name])]
             self.figures.append(Figure(**{**each, "measures": measures}))
@@ -106,6 +109,22 @@ class Checkout:
     def changed(self, commit: str, paths: Sequence[str]) -> bool:
         """Whether paths differ from a commit, also by changes that are not committed."""
         return self.git("diff", "--quiet", commit, "--", *paths).returncode != 0
+
+    def code_changed(self, commit: str, paths: Sequence[str]) -> bool:
+        """Whether paths differ from a commit in more than comments and docstrings of Python."""
+        names = self.git("diff", "--name-only", "--relative", commit, "--", *paths).stdout
+        return any(self._differs(commit, name) for name in names.splitlines())
+
+    def _differs(self, commit: str, name: str) -> bool:
+        if (commit, name) not in self._known:  # many stamps have one commit
+            self._known[commit, name] = self._code_differs(commit, name)
+        return self._known[commit, name]
+
+    def _code_differs(self, commit: str, name: str) -> bool:
+        before, file = self.git("show", f"{commit}:./{name}"), self.root / name
+        if before.returncode or not file.exists() or file.suffix != ".py":
+            return True
+        return code_of(before.stdout) != code_of(file.read_text(encoding="utf-8"))
 
     def commit(self, figure: Figure) -> str:
         """The commit that a figure is measured at.
@@ -143,9 +162,20 @@ class Checkout:
             return "its command has changed"
         if stamp["files"] != digests(self.root, figure.files):
             return "a file that it wrote has changed"
-        if self.has_history and self.changed(stamp["commit"], figure.measures):
+        if self.has_history and self.code_changed(stamp["commit"], figure.measures):
             return f"older than the last change of what it measures ({stamp['commit'][:8]})"
         return ""
+
+
+class _WithoutDocstrings(ast.NodeTransformer):
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if is_text else node
+
+
+def code_of(text: str) -> str:
+    """What a Python file does: its syntax tree without comments and docstrings."""
+    return ast.dump(_WithoutDocstrings().visit(ast.parse(text)))
 
 
 def digests(root: Path, files: Sequence[str]) -> dict[str, str]:

@@ -159,6 +159,26 @@ def test_a_change_of_what_it_measures_makes_a_figure_old(
     assert make(checkout, []) == 0 and repository.runs() == ["one", "one"]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "is_old"),
+    [
+        ('"""Words."""\nx = 1\n', '"""Other words."""\nx = 1  # one\n', False),
+        ("def f():\n    return 1\n", 'def f():\n    """One."""\n    return 1\n', False),
+        ('"""Words."""\nx = 1\n', '"""Words."""\nx = 2\n', True),
+        ('x = "words"\n', 'x = "other words"\n', True),
+    ],
+)
+def test_words_of_code_make_no_figure_old(
+    repository: Repository, before: str, after: str, is_old: bool
+) -> None:
+    repository.write("source/code.py", before)
+    make(repository.listing(one=stub("one")), [])
+    repository.write("source/code.py", after)
+    repository.commit()
+    checkout = repository.checkout
+    assert bool(checkout.age(checkout.figures[0], checkout.stamps)) == is_old
+
+
 def test_a_figure_of_which_the_code_changes_meanwhile_has_no_stamp(repository: Repository) -> None:
     checkout = repository.listing(one="echo 2 > source/code.py; echo done")
     assert make(checkout, []) == 1 and not checkout.stamps
