@@ -47,8 +47,8 @@ def judge(
     alpha: Annotated[
         float,
         typer.Option(
-            help="Probability of a false claim, for the search seeds or for the first "
-            "confirmation."
+            help="Probability of a false claim among the comparisons of the search seeds, and "
+            "among those of the first confirmation."
         ),
     ] = 0.04,
     smallest: Annotated[

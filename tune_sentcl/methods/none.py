@@ -108,8 +108,8 @@ def moments(
 ) -> tuple[Float64[np.ndarray, " dim"], Float64[np.ndarray, "dim dim"]]:
     """Mean and covariance of rows that are read in chunks, to save memory.
 
-    Sums are in double precision, of differences from the first chunk's mean. Otherwise a mean far
-    from 0 would cost the covariance digits.
+    Sums are in double precision, of differences from the first chunk's mean. Otherwise the
+    covariance would lose digits if the mean is far from 0.
     """
     rest = iter(chunks)
     first = next(rest)

@@ -107,7 +107,8 @@ def _run(session: Session, question: Question, study: str, surveyed: Survey) -> 
         try:
             tuner.fit()
         except (tune.TuneError, ray.exceptions.RayError) as error:
-            if isinstance(error.__context__, BrokenPipeError):  # now the text of another error
+            # Of the error in a hook Ray keeps the text alone, as that of a TuneError.
+            if isinstance(error.__context__, BrokenPipeError):
                 raise error.__context__ from None
             if session.fatal is None and not session.stop_reason:
                 raise TuneSentclError(f"Ray gave up the search: {error}") from error

@@ -113,7 +113,7 @@ def _reading(rows: Rows) -> property:
 
 
 def stored_names(plugins: Collection[str]) -> dict[str, str]:
-    """The plugin of each task (`plugin:NAME`) and source, by its name in a config."""
+    """The plugin of each custom task and source, by the name of the task or source in a config."""
     return {
         f"plugin:{name}" if kind == "task" else name: one.plugin
         for (kind, name), one in EXTENSIONS.items()

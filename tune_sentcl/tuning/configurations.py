@@ -172,7 +172,7 @@ class SearchConfigurations(Mapping[str, Configuration]):
         try:
             name = self._name(params)
             return name not in self._stored and name not in self._by_name
-        except BadInputError as error:  # only trials with this data or encoder fail
+        except BadInputError as error:  # the search continues with other configurations
             if str(error) not in self._read_errors:
                 self._read_errors.add(str(error))
                 self._warn(

@@ -145,8 +145,8 @@ class Queue:
         stages = recorded_stages(self.record, num_seeds, grid)
         staging = Staging(stages, configurations, self._again)
         self._take_recorded(staging, sampled)
-        # The given configurations begin a halving without recorded configurations, even if an
-        # earlier run has ended before that halving began.
+        # If the last recorded halving has no configurations yet, the given ones are its first. An
+        # earlier run may have recorded that halving and ended before it began.
         if self.record.halvings and not self.record.halvings[-1].sampled:
             self._given.extend(filter(self._is_new, given))
         self.num_given = count + len(self._given)

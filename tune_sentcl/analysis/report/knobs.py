@@ -140,7 +140,7 @@ def _strips(points: Points, key: str, values: "pd.Series[Any]", *, crowded: bool
 
 
 def _colour(points: Points, shown: str) -> Spec:
-    """Colours by method, if the study has at least two methods and not more than colours."""
+    """Colours by method, if the study has 2 to `_COLOURS` methods; else none."""
     if _METHOD not in points.subject.knobs:
         return {}
     column = points.knob(_METHOD)

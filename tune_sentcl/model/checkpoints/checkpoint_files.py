@@ -391,7 +391,7 @@ def _stated_pooling(
 
 
 def num_pooled(kinds: Sequence[str]) -> int:
-    """The number of modules up to the last pooling; all of them without a pooling."""
+    """The number of modules up to the last Pooling; if there is none, of all modules."""
     return len(kinds) - kinds[::-1].index("Pooling") if "Pooling" in kinds else len(kinds)
 
 
