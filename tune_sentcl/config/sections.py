@@ -168,8 +168,9 @@ class DataConfig(Frozen):
     )
     drop_last: bool = Field(
         False,
-        description="drop an epoch's last batch if it is short and not the only batch (distinct: "
-        "the shortest batches, unless all are short); with several sources, drop for each source",
+        description="leave out the last batch of an epoch if it has too few rows and is not "
+        "the only one (distinct: the shortest batches, unless all are short); with several "
+        "sources, do so for each source",
     )
     mix: Literal["proportional", "in_turn"] = Field(
         "proportional",

@@ -176,7 +176,7 @@ def read_table(
     Args:
         path: A file with a suffix of `SUFFIXES`; a .txt file has a sentence per line, which
             becomes the column `text`.
-        first: The number of rows that suffice of a Parquet file of plain sentences; None: all.
+        first: Read only so many first rows of a Parquet file with a column `text`; None: all.
         columns: The user's column for each role.
         read: Which roles to read; all by default.
         others: Whether to read the columns without a role too; see `roles_of`.

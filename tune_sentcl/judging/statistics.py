@@ -110,7 +110,7 @@ def smallest_shown(
         seeds: The number of seeds of each configuration.
         configurations: How many configurations are compared.
         alpha: The probability of a false claim.
-        drawn: How many configurations depend on the seed; None: all.
+        drawn: How many of the configurations have scores that depend on the seed; None: all.
 
     Returns:
         The difference in standard deviations of the noise; infinite for one seed.

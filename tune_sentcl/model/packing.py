@@ -111,7 +111,8 @@ class Packing:
         flat = np.repeat(self.order * width, self._lengths) + self._within
         indices = to_device(flat, self.device)
         mask = torch.zeros(rows * width, dtype=torch.long, device=self.device)
-        mask.index_fill_(0, indices, 1)  # `mask[indices] = 1` would copy the 1, and wait
+        # `mask[indices] = 1` would wait for a copy of the 1 to the GPU.
+        mask.index_fill_(0, indices, 1)
         padded = scatter_rows(states[0], indices, rows * width)
         return padded.view(rows, width, -1), mask.view(rows, width)
 

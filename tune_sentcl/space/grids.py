@@ -264,8 +264,8 @@ def grid_points(blocks: Sequence[Values], fixed: Values, source: str) -> Iterato
         if len(paper_rows) != len(points):
             rule = f'must name a row, or "", for each of the {len(points)} points of the grid'
             move = (
-                "Write the rows in the order of the grid points, where the grid's last key "
-                "changes first."
+                "Write the rows in the order of the grid points: the values of the last key "
+                "change fastest."
             )
             raise SpaceError(
                 Fault(

@@ -231,7 +231,7 @@ def _with_last(texts: Sequence[str], last: str) -> tuple[str, ...]:
 
 
 def _faults(error: ValidationError, where: str) -> Iterator[Fault]:
-    """One fault for each of pydantic's errors; another schema number is shown as a value."""
+    """One fault for each of pydantic's errors; a schema number that is not read is its value."""
     move = "Restore the file from a copy; the tables beside it are intact."
     for item in error.errors():
         key = ".".join(map(str, item["loc"]))

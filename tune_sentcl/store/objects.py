@@ -128,7 +128,7 @@ def client_of(where: str) -> Any:
         FileNotFoundError: The folder is missing.
     """
     if "://" not in where:
-        Path(where).stat()  # because obstore's own error has no number
+        Path(where).stat()  # obstore's own error has no `errno`
         return LocalStore(where)
     if urlsplit(where).scheme == "memory":
         return _opened(where, ())

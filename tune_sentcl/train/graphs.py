@@ -37,7 +37,7 @@ _GRAPHED_ON = "cuda"
 _FIRST_TORCH = "2.13"
 _STEPS = 8  # sizes per octave, so padding adds at most an eighth
 _SHORTEST = 64  # tokens of one block of the attention kernel
-_MOST_TOKENS = 8192  # a larger batch keeps a GPU busy, and would hold its memory twice
+_MOST_TOKENS = 8192  # a larger batch runs without a graph, as it keeps a GPU busy anyway
 _ROOM = 3  # multiples of a forward pass's states: graph, backward pass, and slack
 _COPIES = 4  # times the weights: gradients, twice, and the optimizer's moments
 _MOST_GRAPHS = 32
@@ -270,7 +270,7 @@ def _are_close(found: list[Tensor], expected: list[Tensor], rounding: float) -> 
 
 
 class _Use:
-    """Exists from a forward pass until its backward pass, or its autograd graph, has ended."""
+    """A token of a replayed forward pass, which lives until autograd frees the pass."""
 
 
 class _Graph:

@@ -38,7 +38,8 @@ class Rehearsal:
         bounded: Those that lie in -1 to 1, and are stored times 100.
         size: Bytes of the model's weights.
         dense: Whether the model gives one dense vector for each text.
-        chained: The metrics of several evaluators, of which the last one is their common score.
+        chained: The primary metric of each evaluator of a sequence, if the last one gives the
+            sequence's score; else empty.
     """
 
     data: str

@@ -275,7 +275,7 @@ class _Measurements(Queue):
         return replace(assignment, origin=origin, action=action)
 
     def assignments(self) -> Iterator[Assignment]:
-        """The assignments of all trials, with the origins that the study has."""
+        """The trials to score or train again, each with the origin that the study has recorded."""
         return map(self._assignment, self._actions)
 
     def _grid_runs(self) -> dict[str, bool]:
