@@ -411,10 +411,122 @@ def test_a_model_of_an_earlier_call_is_refused(trainers: Path, loader: InputLoad
                 ran(driver, config_of("dense", seed=seed))
 
 
-def test_texts_of_a_column_of_a_dataset_are_part_of_the_hash() -> None:
+def test_a_part_of_an_earlier_calls_model_is_refused(trainers: Path, loader: InputLoader) -> None:
+    # Finds a new model around a transformer whose weights the last trial has changed.
+    path = trainers.with_name("shared.py")
+    text = changed('modules=[Transformer(str(FOLDER / "base")), ', "modules=[SHARED, ")
+    shared = 'SHARED = Transformer(str(FOLDER / "base"))\n\n\n@tune_sentcl'
+    path.write_text(text.replace("@tune_sentcl", shared, 1))
+    with unchanged_registry():
+        driver = rehearsed(path)
+        with pytest.raises(PluginError, match="must make a new model in each call"):
+            for seed in range(2):
+                ran(driver, config_of("dense", seed=seed))
+
+
+class _Own:
+    def __init__(self, *values: Any) -> None:
+        self.values = values
+
+
+@pytest.mark.parametrize(
+    "hold",
+    [
+        lambda rows: [rows["a"], np.array(rows["score"])],
+        lambda rows: [rows["a"], torch.tensor(rows["score"], dtype=torch.float64)],
+        lambda rows: _Own(rows["a"], rows["score"]),
+        lambda rows: _Own(rows),
+        lambda rows: rows.to_pandas(),
+    ],
+)
+def test_what_an_evaluator_holds_is_part_of_the_hash(hold: Callable[[Dataset], Any]) -> None:
     rows = Dataset.from_dict({"a": ["one text", "another text"], "score": [0.5, 1.0]})
-    held = [*_held([rows["a"], np.array(rows["score"])])]
-    assert held == ["one text", "another text", 0.5, 1.0]
+    held = [*_held(hold(rows), _Own.__module__)]
+    assert {"one text", "another text", 0.5, 1.0} <= {*held}
+
+
+def test_rows_that_a_choice_reads_are_part_of_its_id(trainers: Path) -> None:
+    # Finds scores of old rows where only a choice that is not the default reads the new ones.
+    path = trainers.with_name("chosen.py")
+    text = changed("wide: bool = True", "wide: bool = True, short: bool = False, epochs: int = 2")
+    text = text.replace('"learning_rate": lr}', '"learning_rate": lr, "num_train_epochs": epochs}')
+    extra = Path(f"{path}.txt")
+    read = f"open({str(extra)!r}).read().split() if short else TEXTS[1],"
+    path.write_text(text.replace("TEXTS[1],", read, 1))
+    changes: list[dict[str, Any]] = [
+        {},
+        {"method.lr": 1e-5},
+        {"method.epochs": 4},
+        {"method.short": True},
+    ]
+    ids = []
+    for word in ("one", "other"):
+        extra.write_text(" ".join([word] * 44))
+        with unchanged_registry(), rehearsed_here():
+            own = rehearsed(path)
+            configs = [config_of("dense", **values) for values in changes]
+            ids.append([own.load(config).trial_id(config) for config in configs])
+            steps = [getattr(own.load(config).rehearsal, "steps", 0) for config in configs]
+            assert steps == [12, 12, 24, 12] and len(own._rehearsals) == 3  # none for a rate
+    assert [one == other for one, other in zip(*ids, strict=True)] == [True, True, True, False]
+
+
+def test_an_error_names_the_choice_that_raises_it(trainers: Path) -> None:
+    path = trainers.with_name("choosy.py")
+    text = changed("wide: bool = True", "wide: bool = True, bad: bool = False")
+    path.write_text(text.replace(_BODY, f"    assert not bad\n{_BODY}", 1))
+    with unchanged_registry(), rehearsed_here():
+        own = rehearsed(path)
+        assert own.load(config_of("dense")).rehearsal
+        with pytest.raises(PluginError, match=r"trainer dense\(bad=True\): raises AssertionError"):
+            own.load(config_of("dense", **{"method.bad": True}))
+
+
+def test_an_evaluator_that_calls_the_model_meets_no_dropout(trainers: Path) -> None:
+    path = trainers.with_name("calls.py")
+    calls = """class Calls(EmbeddingSimilarityEvaluator):
+    def __call__(self, model, *args, **more):
+        return {"training": float(model.training), **super().__call__(model, *args, **more)}
+
+
+"""
+    text = changed("evaluator=EmbeddingSimilarityEvaluator", "evaluator=Calls")
+    path.write_text(text.replace("FOLDER =", f"{calls}FOLDER =", 1))
+    with unchanged_registry(), rehearsed_here():
+        points, _ = ran(rehearsed(path), config_of("dense"))
+        (mode,) = (score for score in points[-1].scores if score.metric == "training")
+        assert mode.value == 0.0
+
+
+def test_a_callback_that_can_be_exported_keeps_its_state(trainers: Path, tmp_path: Path) -> None:
+    counts = """from transformers import TrainerCallback
+from transformers.trainer_callback import ExportableState
+
+SEEN = []
+
+
+class Counts(TrainerCallback, ExportableState):
+    count = 0
+
+    def on_step_end(self, args, state, control, **more):
+        self.count += 1
+        SEEN.append(self.count)
+
+    def state(self):
+        return {"args": {}, "attributes": {"count": self.count}}
+
+
+"""
+    path = trainers.with_name("counts.py")
+    text = changed(_CALLED, f"{_CALLED} callbacks=[Counts()],")
+    path.write_text(text.replace("FOLDER =", f"{counts}FOLDER =", 1))
+    with unchanged_registry(), rehearsed_here():
+        own, config = rehearsed(path), config_of("dense")
+        output = output_in(tmp_path, own, config)
+        ran(own, config, replace(output, until=1 / 4, pause_above=-math.inf))
+        ran(own, config, output)
+        function: Any = METHODS["dense"].implementation
+        assert function.__globals__["SEEN"] == [*range(1, 13)]
 
 
 def test_a_worker_that_reads_other_rows_is_told_apart(trainers: Path, loader: InputLoader) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 
 from tune_sentcl.config import DataConfig
@@ -72,6 +73,16 @@ def mined_negatives(corpus: Corpus, config: DataConfig, checkpoint: Checkpoint) 
         column = [texts[place] if place < len(texts) else "" for texts in mined]
         columns[f"negative_{1 + place}"] = column
     return pa.table(columns)
+
+
+def too_few(mined: pa.Table) -> str:
+    """A text on rows with fewer negatives than were asked for; empty if there are none."""
+    count = mined.num_columns - 2
+    short = pc.equal(mined.column(count + 1), "")  # the last negative is the first to be missing
+    few, none = pc.sum(short).as_py(), pc.sum(pc.equal(mined.column(2), "")).as_py()
+    if not few:
+        return ""
+    return f"{few:,} of {len(mined):,} rows have fewer than {count} mined negatives, {none:,} none"
 
 
 def with_negatives(corpus: Corpus, mined: pa.Table) -> Corpus:

@@ -120,9 +120,11 @@ class Account:
             "started_at": self._started_at,
             "steps": self.steps,
             **spent,
-            "train_seconds": spent["wall_seconds"]
-            - spent["evaluation_seconds"]
-            - spent["startup_seconds"],
+            # The sum of the parts may be rounded above the whole.
+            "train_seconds": max(
+                0.0,
+                spent["wall_seconds"] - spent["evaluation_seconds"] - spent["startup_seconds"],
+            ),
             "peak_memory_bytes": self._peak_memory(),
             "device": self._device_name(),
             "precision_used": self.precision_used,

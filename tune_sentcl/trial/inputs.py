@@ -1,6 +1,7 @@
 """The inputs of trials, loaded and fingerprinted once for all trials that share them."""
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -86,8 +87,9 @@ class TrialInputs:
         if self.rehearsal is not None:
             from tune_sentcl.trial.rehearsal import fingerprint_here
 
-            code = self.fingerprints.code
-            return replace(self.fingerprints, data=fingerprint_here(self.corpus.source, code))
+            name, knobs = self.corpus.source, self.rehearsal.knobs
+            data = fingerprint_here(name, knobs, self.fingerprints.code)
+            return replace(self.fingerprints, data=data)
         return replace(self.fingerprints, checkpoint=fingerprint_now(self.checkpoint))
 
     def sentences(self) -> list[str]:
@@ -122,7 +124,7 @@ class InputLoader:
         self._sts_fingerprints: dict[DataName, str] = {}
         self._checkpoints: dict[str, Checkpoint] = {}
         self._resources: dict[tuple[str, ...], Resource | None] = {}
-        self._rehearsals: dict[str, Rehearsal] = {}
+        self._rehearsals: dict[tuple[str, str], Rehearsal] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle rows, sets and rehearsals for workers, which resolve names of checkpoints."""
@@ -156,7 +158,7 @@ class InputLoader:
 
     def _load_trainer(self, config: TrialConfig) -> TrialInputs:
         name, sets = config.method.name, self.sets(config)
-        rehearsal = self.rehearsal(name)
+        rehearsal = self.rehearsal(config.method)
         if not rehearsal.dense and len(sets.own) + len(sets.sts) + len(sets.transfer) > 1:
             rule = f"trainer {name} gives no dense vector for each text, which these tasks need"
             move = "Remove evaluation.suites and evaluation.own."
@@ -166,20 +168,36 @@ class InputLoader:
         start = Checkpoint(name=name, path="", fingerprint="")
         return TrialInputs(corpus, sets, start, prints, rehearsal=rehearsal)
 
-    def rehearsal(self, name: str) -> Rehearsal:
-        """The rehearsal of a trainer.
+    def rehearsal(self, config: MethodConfig) -> Rehearsal:
+        """The rehearsal of a trainer with the hyperparameters of a configuration.
+
+        Real numbers keep their defaults, because no rows and no number of steps should follow
+        from them.
 
         Raises:
             PluginError: The trainer's plugin is not loaded, or the trainer breaks a rule.
         """
+        name = config.name
         if METHODS[name].implementation is None:
             rule, move = "the method's plugin must be given", f"Give --plugin {plugin_of(name)}."
             raise PluginError(Fault("method.name", value=name, rule=rule, move=move))
-        if name not in self._rehearsals:
+        usual = METHODS[name].config.model_validate({"name": name})
+        changed = {
+            key: value
+            for key, value in config
+            if value != getattr(usual, key) and not isinstance(value, float)
+        }
+        knobs = json.dumps(changed) if changed else ""
+        if (name, knobs) not in self._rehearsals:
             from tune_sentcl.trial.rehearsal import rehearse_apart  # imports accelerate
 
-            self._rehearsals[name] = rehearse_apart(name)
-        return self._rehearsals[name]
+            found = rehearse_apart(name, knobs)
+            if knobs:
+                known = self.rehearsal(usual)
+                of_scores = {key: getattr(known, key) for key in ("metrics", "bounded", "chained")}
+                found = replace(found, **of_scores)
+            self._rehearsals[name, knobs] = found
+        return self._rehearsals[name, knobs]
 
     def sets(self, config: TrialConfig) -> EvaluationSets:
         """The evaluation sets of a config; for a trainer, its own scores are the last task.
@@ -196,7 +214,7 @@ class InputLoader:
             raise DataError(
                 Fault("evaluation.own", value=name, rule=rule, move="Rename the task.")
             )
-        known = self.rehearsal(name)
+        known = self.rehearsal(config.method)
         own: Any = "dev", (), known.metrics, name, "plugin", sets.data, known.version
         return replace(sets, own=(*sets.own, ForeignTask(name, *own)))
 

@@ -7,14 +7,17 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
+from datasets import Dataset
 from sentence_transformers.base.evaluation import BaseEvaluator
 from transformers import TrainerCallback
 
@@ -59,13 +62,10 @@ class _Ready(TrainerCallback):  # type: ignore[misc]
 
 
 @contextmanager
-def _usual_trainer(name: str) -> Iterator[Any]:
-    """A trainer made with the defaults of its knobs.
-
-    Ids rest on the rehearsal, so it must not depend on a space's first configuration.
-    """
-    config = METHODS[name].config.model_validate({"name": name})
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+def _trainer(name: str, knobs: str, device: str = "cpu") -> Iterator[Any]:
+    """A trainer made with these hyperparameters, as JSON, and the defaults of all others."""
+    values = json.loads(knobs or "{}")
+    config = METHODS[name].config.model_validate({"name": name, **values})
     with own_random_state(), TemporaryDirectory(prefix="tune_sentcl_") as folder:
         yield make_trainer(config, 0, device, Path(folder))
 
@@ -77,21 +77,29 @@ def train_quietly(trainer: Any, checkpoint: Path | None = None) -> None:
 
 
 @cache
-def fingerprint_here(name: str, code: str) -> str:
+def fingerprint_here(name: str, knobs: str, code: str) -> str:
     """The `data` of a rehearsal, made once in this process for each version of the code."""
-    with _usual_trainer(name) as trainer:
+    with _trainer(name, knobs) as trainer:
         return _fingerprints(trainer, name)[0]
 
 
-def rehearse(name: str) -> Rehearsal:
+def rehearse(name: str, knobs: str = "") -> Rehearsal:
     """Rehearse a trainer in this process.
+
+    The evaluator runs only if all hyperparameters have their defaults, on a GPU if there is one.
+    Other calls may be made while trials use the GPU.
+
+    Args:
+        name: The trainer.
+        knobs: The hyperparameters that differ from their defaults, as JSON.
 
     Raises:
         PluginError: The function, its trainer or its evaluator breaks a rule.
     """
-    with _usual_trainer(name) as trainer:
+    device = "cuda" if torch.cuda.is_available() and not knobs else "cpu"
+    with _trainer(name, knobs, device) as trainer:
         data, version = _fingerprints(trainer, name)
-        metrics = metrics_of(trainer, name)
+        metrics = {} if knobs else metrics_of(trainer, name)
         ready = _Ready(trainer, name)
         trainer.add_callback(ready)
         guarded(name, partial(train_quietly, trainer))
@@ -103,12 +111,13 @@ def rehearse(name: str) -> Rehearsal:
             version,
             ready.steps,
             rows,
-            len(texts_of(trainer)),
+            len(texts_of(trainer, name)),
             tuple(metrics),
             tuple(bounded),
             weights,
             is_dense(trainer),
             _chained(trainer, name, metrics),
+            knobs,
         )
 
 
@@ -132,9 +141,10 @@ def rows_a_step(trainer: Any) -> int:
     return int(trainer.args.train_batch_size * trainer.args.gradient_accumulation_steps)
 
 
-def texts_of(trainer: Any) -> list[str]:
+def texts_of(trainer: Any, name: str) -> list[str]:
     """The distinct texts of several words that an evaluator holds."""
-    held = (value for value in _held(trainer.evaluator) if isinstance(value, str))
+    module = METHODS[name].implementation.__module__
+    held = (value for value in _held(trainer.evaluator, module) if isinstance(value, str))
     return list(dict.fromkeys(text for text in held if _TEXT.match(text)))
 
 
@@ -150,7 +160,8 @@ def _fingerprints(trainer: Any, name: str) -> tuple[str, str]:
     between machines.
     """
     of_evaluator = hashlib.sha256()
-    for value in _held(trainer.evaluator):
+    module = METHODS[name].implementation.__module__
+    for value in _held(trainer.evaluator, module):
         of_evaluator.update(json.dumps([type(value).__name__, str(value)]).encode())
     version = of_evaluator.hexdigest()[:16]
     of_rows = hashlib.sha256(version.encode())
@@ -163,32 +174,49 @@ def _fingerprints(trainer: Any, name: str) -> tuple[str, str]:
     return of_rows.hexdigest()[:16], version
 
 
-def _held(value: Any, seen: frozenset[int] = frozenset()) -> Iterator[str | int | float]:
-    """The texts and numbers that an evaluator holds, in order, without those of its models."""
+def _held(
+    value: Any, module: str, seen: frozenset[int] = frozenset()
+) -> Iterator[str | int | float]:
+    """The texts and numbers that an evaluator holds, in order, without those of its models.
+
+    Args:
+        value: The evaluator, or a part of it.
+        module: The plugin's module, whose classes hold parts too.
+        seen: The ids of the objects that hold the value.
+    """
     if isinstance(value, str | int | float):
         yield value
         return
     if id(value) not in seen:
-        for part in _parts(value):
-            yield from _held(part, seen | {id(value)})
+        for part in _parts(value, module):
+            yield from _held(part, module, seen | {id(value)})
 
 
-def _parts(value: Any) -> Iterable[Any]:
+def _parts(value: Any, module: str) -> Iterable[Any]:
+    if isinstance(value, torch.nn.Module | type):
+        return ()
+    if isinstance(value, Dataset | pd.DataFrame):
+        value = value.to_dict()
+    if isinstance(value, np.ndarray | torch.Tensor):
+        return [value.tolist()]
     if isinstance(value, dict):
-        return [part for pair in value.items() for part in pair]
+        return chain.from_iterable(value.items())
     if isinstance(value, set | frozenset):
         return sorted(value, key=str)
-    if isinstance(value, np.ndarray):
-        return list(value.tolist())
-    if isinstance(value, BaseEvaluator) or type(value).__name__ == "InputExample":
-        return [*vars(value).values()]
     if isinstance(value, Sequence):  # a column of `datasets` too
         return value
+    is_own = is_dataclass(value) or type(value).__module__ == module
+    if is_own or isinstance(value, BaseEvaluator) or type(value).__name__ == "InputExample":
+        return vars(value).values() if hasattr(value, "__dict__") else ()
     return ()
 
 
-def rehearse_apart(name: str) -> Rehearsal:
+def rehearse_apart(name: str, knobs: str = "") -> Rehearsal:
     """Rehearse a trainer in a process of its own, which frees what the function loads.
+
+    Args:
+        name: The trainer.
+        knobs: As for `rehearse`.
 
     Raises:
         PluginError: As for `rehearse`; or the process ends without a result.
@@ -202,7 +230,14 @@ def rehearse_apart(name: str) -> Rehearsal:
     with TemporaryDirectory(prefix="tune_sentcl_") as folder:
         result = Path(folder, "rehearsal.json")
         ended = subprocess.run(
-            [sys.executable, "-c", f"import {__name__} as own; own.main()", name, str(result)],
+            [
+                sys.executable,
+                "-c",
+                f"import {__name__} as own; own.main()",
+                name,
+                knobs,
+                str(result),
+            ],
             input=json.dumps(own),
             text=True,
             stdout=sys.stderr,
@@ -228,12 +263,12 @@ def rehearse_apart(name: str) -> Rehearsal:
 
 def main() -> None:
     """Rehearse the plugin on stdin: the process of `rehearse_apart`."""
-    name, result = sys.argv[1:]
+    name, knobs, result = sys.argv[1:]
     label, fingerprint, module, sources = json.load(sys.stdin)
     code = {key: Source(p, text.encode("latin-1"), top) for key, (p, text, top) in sources.items()}
     activate([Plugin(label, fingerprint, module, code)])
     try:
-        found: dict[str, Any] = asdict(rehearse(name))
+        found: dict[str, Any] = asdict(rehearse(name, knobs))
     except BadInputError as error:
         found = {"faults": [asdict(fault) for fault in error.faults]}
     Path(result).write_text(json.dumps(found), encoding="utf-8")

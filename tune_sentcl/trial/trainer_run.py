@@ -105,7 +105,9 @@ class TrainerTrial(TrialRun):
 
     def costs(self, measures: Measures) -> list[Score]:
         """The costs of the model in use, on texts of its evaluator."""
-        return model_cost_scores(self.trainer.model, texts_of(self.trainer), self.inputs.sets.data)
+        return model_cost_scores(
+            self.trainer.model, texts_of(self.trainer, self.name), self.inputs.sets.data
+        )
 
 
 class _Steps(TrainerCallback):  # type: ignore[misc]

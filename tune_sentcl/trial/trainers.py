@@ -26,7 +26,7 @@ from tune_sentcl.shapes import EmbeddingMatrix
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """The facts of a trainer that its function has made with its defaults.
+    """The facts of a trainer that its function has made for a configuration.
 
     Attributes:
         data: A hash of the training rows and of the evaluator's texts.
@@ -40,6 +40,7 @@ class Rehearsal:
         dense: Whether the model gives one dense vector for each text.
         chained: The primary metric of each evaluator of a sequence, if the last one gives the
             sequence's score; else empty.
+        knobs: The hyperparameters of the call that differ from their defaults, as JSON.
     """
 
     data: str
@@ -52,6 +53,7 @@ class Rehearsal:
     size: int = 0
     dense: bool = False
     chained: tuple[str, ...] = ()
+    knobs: str = ""
 
 
 _LARGEST = 2**32
@@ -71,8 +73,8 @@ def own_random_state() -> Iterator[None]:
             np.random.set_state(numpy_)  # noqa: NPY002
 
 
-_MODELS: WeakSet[Any] = WeakSet()
-"""The models that functions have returned in this process."""
+_TRAINED: WeakSet[Any] = WeakSet()
+"""The modules with trainable weights of models that functions have returned in this process."""
 
 
 def make_trainer(config: MethodConfig, seed: int, device: str, folder: Path) -> Any:
@@ -103,10 +105,10 @@ def make_trainer(config: MethodConfig, seed: int, device: str, folder: Path) -> 
     arguments = _arguments(order, device, folder)
     set_seed(stream_seed(seed, "weights") % _LARGEST)
     with quiet(), _set_in_every_argument(arguments) as made:
-        trainer = guarded(config.name, lambda: function(**_knobs(config)))
+        trainer = guarded(config.name, lambda: function(**_knobs(config)), call_of(config))
     if rule := _broken_rule(trainer, made):
-        raise source_of(config.name).failure("", rule)
-    _MODELS.add(trainer.model)
+        raise source_of(config.name, call_of(config)).failure("", rule)
+    _TRAINED.update(_trainable(trainer.model))
     trainer.args.eval_strategy = "no"  # earlier, a schedule that follows scores would be refused
     trainer.remove_callback(PrinterCallback)
     trainer.args._n_gpu = min(trainer.args.n_gpu, 1)  # a trial has one device
@@ -114,14 +116,21 @@ def make_trainer(config: MethodConfig, seed: int, device: str, folder: Path) -> 
     return trainer
 
 
-def source_of(name: str) -> Extension:
-    """The function of a trainer, for messages with its file and line."""
+def source_of(name: str, shown: str = "") -> Extension:
+    """The function of a trainer, for messages with its line, named `shown` if that is given."""
     own: Any = METHODS[name]
-    return Extension("trainer", name, own.implementation, plugin=own.plugin)
+    return Extension("trainer", shown or name, own.implementation, plugin=own.plugin)
 
 
-def guarded(name: str, call: Callable[[], Any], *, always: bool = True) -> Any:
-    """Call the user's code; PluginError if it raises an error.
+def call_of(config: MethodConfig) -> str:
+    """A trainer's name with the hyperparameters that differ from their defaults."""
+    usual = _knobs(METHODS[config.name].config.model_validate({"name": config.name}))
+    changed = [f"{key}={v!r}" for key, v in _knobs(config).items() if v != usual[key]]
+    return f"{config.name}({', '.join(changed)})" if changed else config.name
+
+
+def guarded(name: str, call: Callable[[], Any], shown: str = "", *, always: bool = True) -> Any:
+    """Call the user's code; PluginError if it raises an error, with `shown` for the name.
 
     Without `always`, an error of a library that has not passed the user's code stays as it is.
     """
@@ -132,7 +141,7 @@ def guarded(name: str, call: Callable[[], Any], *, always: bool = True) -> Any:
     except (Exception, SystemExit) as error:
         if is_out_of_memory(error) or not (always or source_of(name).has_raised(error)):
             raise
-        raise source_of(name).failure("", error) from error
+        raise source_of(name, shown).failure("", error) from error
 
 
 def _knobs(config: MethodConfig) -> dict[str, Any]:
@@ -154,6 +163,7 @@ def _arguments(seed: int, device: str, folder: Path) -> dict[str, Any]:
         "report_to": [],
         "output_dir": str(folder),
         "save_total_limit": 1,
+        "restore_callback_states_from_checkpoint": True,
         "logging_strategy": "steps",
         "logging_steps": 1,
         "disable_tqdm": True,
@@ -214,7 +224,9 @@ def _broken_rule(trainer: Any, made: Sequence[Any]) -> str:
     rules = {
         "must make its training arguments itself, as the trial sets some": has_other_arguments,
         "must return its trainer untrained, as the trial trains it": library.state.global_step,
-        "must make a new model in each call, as a trial changes it": library.model in _MODELS,
+        "must make a new model in each call, as a trial changes its weights": (
+            not _TRAINED.isdisjoint(_trainable(library.model))
+        ),
         "its trainer must have an evaluator, which scores it": library.evaluator is None,
         "its trainer must have a train_dataset": rows is None,
         "its train_dataset must not stream, as a trial may go on from any row": isinstance(
@@ -228,6 +240,20 @@ def _broken_rule(trainer: Any, made: Sequence[Any]) -> str:
     return next((rule for rule, is_broken in rules.items() if is_broken), "")
 
 
+def _trainable(model: Any) -> set[Any]:
+    """The modules of a model that have trainable weights of their own."""
+    return {
+        module
+        for module in model.modules()
+        if any(weight.requires_grad for weight in module.parameters(recurse=False))
+    }
+
+
+def losses_of(trainer: Any) -> dict[str, Any]:
+    """The losses by the names of their data sets; a single loss is named `loss`."""
+    return trainer.loss if isinstance(trainer.loss, dict) else {"loss": trainer.loss}
+
+
 def check_losses(trainer: Any, name: str, optimizer: Any) -> None:
     """Check that the training changes the trainer's model; asked when it begins.
 
@@ -238,11 +264,11 @@ def check_losses(trainer: Any, name: str, optimizer: Any) -> None:
     """
     from sentence_transformers.base.model import BaseModel
 
-    model, losses = trainer.model, trainer.loss
+    model = trainer.model
     weights = {id(weight) for weight in model.parameters()}
     trained = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
     is_wrong = weights.isdisjoint(trained)
-    for loss in losses.values() if isinstance(losses, dict) else [losses]:
+    for loss in losses_of(trainer).values():
         held = [part for part in loss.modules() if isinstance(part, BaseModel)]
         is_wrong |= bool(held) and model not in held
         for part in loss.modules():
@@ -258,10 +284,9 @@ def check_losses(trainer: Any, name: str, optimizer: Any) -> None:
 def own_weights(trainer: Any) -> dict[str, Tensor]:
     """The parameters and buffers of the losses that are not the model's, by name."""
     model = {id(one) for one in (*trainer.model.parameters(), *trainer.model.buffers())}
-    losses = trainer.loss if isinstance(trainer.loss, dict) else {"loss": trainer.loss}
     return {
         f"{key}.{name}": value
-        for key, loss in losses.items()
+        for key, loss in losses_of(trainer).items()
         for named in (loss.named_parameters, loss.named_buffers)
         for name, value in named(remove_duplicate=False)
         if id(value) not in model
@@ -275,6 +300,7 @@ def metrics_of(trainer: Any, name: str) -> dict[str, float]:
         PluginError: The evaluator raises an error or returns no number.
     """
     evaluator = trainer.evaluator
+    trainer.model.eval()  # an evaluator may call the model itself
     with quiet():
         found = guarded(name, lambda: evaluator(trainer.model))
     values = found if isinstance(found, dict) else {"evaluator": found}

@@ -10,6 +10,7 @@ from tune_sentcl.model.checkpoints.tokenizer_files import notes_of
 from tune_sentcl.objective import Objective
 from tune_sentcl.space import Space
 from tune_sentcl.train import rows_left_out
+from tune_sentcl.trial.trainers import Rehearsal
 from tune_sentcl.tuning.input_checks import (
     BatchKind,
     GridInputs,
@@ -48,7 +49,7 @@ def warnings(
     drawn = [item for item in space.ranges if sampled and item.key == "optimizer.batch_size"]
     sizes = [int(size) for item in drawn for size in item.ends()]
     yield from _few_batches(read, sizes)
-    yield from dict.fromkeys([*_short_batches(read, num_batches), *_mined_rows(read)])
+    yield from dict.fromkeys(_short_batches(read, num_batches))
     yield from _left_out_rows(read)
     yield from _unreached_points(read, sizes, num_batches)
 
@@ -63,12 +64,14 @@ def _unread_tasks(read: Sequence[GridInputs]) -> Iterator[str]:
 
 
 def _rehearsals(read: Sequence[GridInputs], objectives: Sequence[Objective]) -> Iterator[str]:
-    known = {point.config.method.name: point.inputs.rehearsal for point in read}
+    known: dict[str, Rehearsal | None] = {}
+    for point in read:
+        known.setdefault(point.config.method.name, point.inputs.rehearsal)
     for name, rehearsal in known.items():
         if rehearsal is not None:
             rows, metrics = rehearsal.rows // rehearsal.steps, first_names(rehearsal.metrics)
-            made = f"{rehearsal.steps:,} steps of {rows} examples with its defaults"
-            yield f"{name} makes {made}, which decide the stages. Its evaluator gives {metrics}"
+            made = f"{rehearsal.steps:,} steps of {rows} examples in its first configuration"
+            yield f"{name} makes {made}. Its evaluator gives {metrics}"
             chained, ranks_by = rehearsal.chained, {one.metric for one in objectives}
             if len(chained) > 1 and rehearsal.metrics[0] in ranks_by:
                 yield (
@@ -158,15 +161,6 @@ def _short_batches(
                 f"data.order = distinct makes {count} batches an epoch instead of {full}, "
                 f"because rows share texts: {sum(sizes) / count:.1f} rows a batch"
             )
-
-
-def _mined_rows(read: Sequence[GridInputs]) -> Iterator[str]:
-    for point in {batch_kind(point.config): point for point in read}.values():
-        corpus, mined = point.inputs.corpus, point.config.data.mined
-        if corpus.kind == "triplets" and mined:
-            columns = [corpus.texts(name) for name in corpus.negatives()[-mined:]]
-            if few := sum("" in texts for texts in zip(*columns, strict=True)):
-                yield f"{few:,} of {len(corpus):,} rows have fewer than {mined} mined negatives"
 
 
 def _left_out_rows(read: Sequence[GridInputs]) -> Iterator[str]:

@@ -18,6 +18,7 @@ from tune_sentcl.errors import (
     first_line,
 )
 from tune_sentcl.history import Assignment, Status
+from tune_sentcl.model.mining import too_few
 from tune_sentcl.score import Score
 from tune_sentcl.store.driver import StudyDriver
 from tune_sentcl.store.rows import with_search_origins
@@ -378,7 +379,8 @@ class Session:
         mined = self.loader.newly_mined
         for name in list(mined):
             self._driver.write_mined(name, mined[name])
-            del mined[name]
+            if text := too_few(mined.pop(name)):
+                self.watcher.say(text)
 
     def _drop_states(self) -> None:
         self.keeping.drop_states(
