@@ -188,7 +188,10 @@ def _repeated(tasks: Iterable[StsTask], training: Iterable[tuple[str, str, float
         counts.update(f"twice in {split}" for split, n in Counter(where).items() if n > 1)
         if len(set(where)) > 1:
             counts.update([f"in {' and '.join(dict.fromkeys(where))}"])
-    return [f"{n:,} pairs occur {where}, in either order" for where, n in sorted(counts.items())]
+    return [
+        f"{n:,} pairs occur {where} (a pair with its two sentences swapped counts as the same)"
+        for where, n in sorted(counts.items())
+    ]
 
 
 def _check(root: Path, name: str, parts: Sequence[Part]) -> CheckedSet:

@@ -305,10 +305,10 @@ def _prospect(asked: OpponentKind, proposal: Proposal, chance: float, effect: fl
     about = "This pair" if asked == "named" else f"Winner and {asked}"
     if asked == "baseline and runner-up":
         about = "Winner and baseline"
-    seen = f"if they differ by {effect:.2g} standard deviations over seeds"
+    seen = f"if the two differ by {effect:.2g} standard deviations over seeds"
     decides = (
-        f"{about}: a search with --confirm {proposal.seeds} decides with probability "
-        f"{chance:.2g}, {seen}"
+        f"{about}: {seen}, a search with --confirm {proposal.seeds} settles the comparison with "
+        f"probability {chance:.2g}"
     )
     return f"{decides}." if proposal.is_worthwhile else f"{decides}. More seeds hardly help."
 
