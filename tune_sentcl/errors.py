@@ -83,9 +83,9 @@ class ConfigError(BadInputError):
     """A config holds an unknown key or a value that breaks its rule."""
 
 
-# A URL may hold a user before "@", or after ":" a password, which the pattern tells from a port.
-# An AWS key may contain "/", which ends a URL's host, so a URL parser finds no user in
-# `s3://KEY:a/b@bucket`. In `s3://KEY:1/b@bucket` the "1" is no port. A path of an HTTP URL may
+# These patterns find credentials in a URL: a user before "@", a password after ":", or a query. A
+# URL parser would not do: an AWS key may contain "/", so it finds no user in
+# `s3://KEY:a/b@bucket`. In `s3://KEY:1/b@bucket` the "1" is no port, but a path of an HTTP URL may
 # contain "@" after a port.
 _CREDENTIALS = re.compile(
     r"://(?:[^/\s]*@|[^/\s\[]*:(?!\d*(?:[/\s'\",\]]|$))|\S*[?#])"
