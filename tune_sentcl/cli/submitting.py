@@ -44,7 +44,7 @@ PipOption = Annotated[
 
 # The job's log is already printed when Ray's message repeats it after these words.
 _LOG_AGAIN = ", last available logs"
-# The driver's command on the cluster gets its own values of these parameters.
+# The command that runs on the cluster gets other values of these parameters.
 _REPLACED = frozenset({"space", "study", "address", "plugins"})
 
 

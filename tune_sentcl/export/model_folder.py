@@ -308,8 +308,7 @@ def _by_kind(scores: _Scores) -> dict[tuple[Any, ...], str]:
     for score in scores:
         whole = score["subset"] is None and score["aggregation"] in (None, "all")
         if whole and score["value"] is not None:
-            # A trainer's evaluator does not say which data it reads, so two such scores share one
-            # key.
+            # A trainer's evaluator does not say which data it reads, so `data` and `n` stay empty.
             shown = score if score["n"] else {**score, "data": "", "n": ""}
             groups.setdefault(tuple(shown[name] for name in _SCORE), []).append(score["value"])
     return {kind: _mean(values) for kind, values in groups.items()}

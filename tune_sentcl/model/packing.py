@@ -24,8 +24,8 @@ from tune_sentcl.model.device import to_device
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.shapes import Mask, TokenStates
 
-# A group is padded instead of split if it is filled this far: attention is cheap beside the other
-# layers, so many small groups would cost more than padding.
+# An input that fills at least this share of a group's width joins the group: attention is cheap
+# beside the other layers, so many small groups would cost more than padding.
 _LEAST_FILLED = 0.65
 
 

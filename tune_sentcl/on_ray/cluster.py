@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psutil  # Ray's wheel contains psutil
+import psutil  # no dependency of its own, because Ray's wheel contains it
 import ray
 from ray._private import node, ray_constants, services
 
@@ -258,7 +258,7 @@ def _leave_group() -> None:
         os.setpgid(0, 0)
 
 
-# Ray forks by a call that runs Python's fork hooks.
+# Ray starts its processes by a fork that runs Python's hooks, so they run this function.
 os.register_at_fork(after_in_child=_leave_group)
 
 

@@ -109,8 +109,8 @@ def _run(session: Session, question: Question, study: str, surveyed: Survey) -> 
         try:
             tuner.fit()
         except (tune.TuneError, ray.exceptions.RayError) as error:
-            # If a hook of the searcher raises, Tune raises a TuneError that keeps only the text;
-            # the error itself is its context.
+            # If a hook raises an error, Ray raises a TuneError that keeps only its text; the error
+            # itself is the context.
             if isinstance(error.__context__, BrokenPipeError):
                 raise error.__context__ from None
             if session.fatal is None and not session.stop_reason:

@@ -24,7 +24,7 @@ INPUTS = ("anchors", "positives", "negatives", "owners", "labels")
 
 _KINDS = (float, int, bool)
 _OF_THE_TRIAL = ("seed", "data_seed", "output_dir")
-_RESERVED = ("guide",)  # a hyperparameter of this name must name an encoder, as trial ids assume
+_RESERVED = ("guide",)  # trial ids take the value of `guide` for the name of an encoder
 
 
 def loss(name: str) -> Callable[[FunctionT], FunctionT]:

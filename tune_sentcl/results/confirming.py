@@ -24,8 +24,8 @@ _FIRST = 1000
 # In standard deviations over seeds: a larger observed difference is partly luck, so no larger one
 # is expected.
 _LARGEST_EFFECT = 2.0
-# Beyond this effect, in standard deviations over seeds, a difference cannot be luck, and this few
-# seeds show it.
+# A difference of more than this many standard deviations over seeds cannot be luck, and this
+# number of seeds shows it.
 _OBVIOUS_EFFECT, _FEWEST = 4.0, 3
 # A further confirmation is worthwhile if one of the doublings up to `MOST_SEEDS` decides a
 # comparison with at least this probability.

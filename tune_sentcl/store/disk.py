@@ -26,8 +26,8 @@ def atomic_file(path: Path, scratch: Path | None = None) -> Iterator[IO[bytes]]:
         scratch.replace(path)
     except BaseException:
         with suppress(OSError):
-            # The scratch name is too long, or names a folder, and this must not hide the first
-            # error.
+            # If the name is too long or names a folder, `unlink` fails too, which must not hide
+            # the first error.
             scratch.unlink()
         raise
     sync_folder(path.parent)

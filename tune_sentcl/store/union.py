@@ -74,8 +74,8 @@ def _facts(snapshot: Snapshot) -> Iterator[tuple[str, str, Any]]:
             trial = f"trial {row['trial_id']}"
             yield from ((trial, column, row[column]) for column in _FINGERPRINTS)
             for name, value in _OBJECTIVES:
+                # Measured times always differ, so a difference in costs is no contradiction.
                 if row[name] and not objective_named(row[name]).is_cost:
-                    # Measured times always differ, so they are no contradiction.
                     yield trial, row[name], row[value]
     scores = snapshot.scores(where=pc.field("version").is_valid() & pc.field("value").is_valid())
     for row in scores.group_by(_VERSIONED, use_threads=False).aggregate([]).to_pylist():

@@ -33,7 +33,7 @@ class RawEpsilonAdamW(torch.optim.AdamW):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for group in self.param_groups:  # the groups hold them, so that `state_dict` includes them
+        for group in self.param_groups:  # `state_dict` includes what the groups hold
             group |= {"steps_taken": 0, "added_eps": group["eps"]}
 
     def step(self, closure: Any = None) -> Any:

@@ -353,8 +353,7 @@ class Session:
         """Delete states, complete Optuna's journal, and update the objectives of all rows."""
         self._drop_states()
         if self._mirror is not None:
-            # Paused trials do not continue in this search, so their last states go into the
-            # journal.
+            # Paused trials do not continue in this search, so the journal gets them now.
             self._mirror.add(self.queue.configurations.values())
         self._rewrite()
 

@@ -70,7 +70,7 @@ class Staging:
         self._seeds = configurations.seeds
         # Configurations that were sampled, but compete as those of the grid do.
         self._joining: set[str] = set()
-        # This holds the number of a part's halving, and the part's number in it.
+        # For each part, the number of its halving and its number within that halving.
         self._places = [
             (h, p) for h, each in enumerate(stages.halvings) for p in range(len(each.parts))
         ]
@@ -81,7 +81,7 @@ class Staging:
         self._grid_ends: list[dict[str, float | None]] = [{} for _ in self._seeds]
         # None: the runs are to be derived from the ends, together with the next three attributes.
         self._runs: list[Run] | None = None
-        self._members: list[list[list[str]]] = []  # trials by halving and by stage
+        self._members: list[list[list[str]]] = []  # names by halving and by stage
         self._seed_members: list[list[str]] = []
         self._open: dict[str, float] = {}
 

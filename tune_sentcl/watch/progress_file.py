@@ -17,7 +17,7 @@ from tune_sentcl.store.writer_lock import Holder
 from tune_sentcl.trial import Progress
 from tune_sentcl.watch.watcher import Watcher
 
-# Seconds between two writes of the file; many short trials may end at once.
+# Seconds between two writes, so that many short trials that end together cause only one.
 _DISK_S, _STORE_S = 0.5, 10.0
 
 

@@ -127,7 +127,7 @@ class ReportData:
         for manifest in self.frames.manifests.values():
             for text in manifest.space_texts:
                 with contextlib.suppress(tomllib.TOMLDecodeError):
-                    # Another release may have written a text that is not TOML to this one.
+                    # This release may not be able to read the TOML of another release.
                     found.append(tomllib.loads(text))
         return found
 

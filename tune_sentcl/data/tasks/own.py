@@ -119,7 +119,7 @@ def _files(path: Path) -> Mapping[str, Sequence[Path]]:
     if not path.is_dir():
         return {"dev": [path]}
     suffixes = [suffix for suffix in SUFFIXES if suffix != ".txt"]
-    # Data sets of the hub have their files in a folder `data`.
+    # Most data sets of the hub keep their files in a folder `data`.
     for folder in (path, path / "data"):
         files = split_files(folder, suffixes)
         if {*files} & {*_SCORED_SPLITS}:

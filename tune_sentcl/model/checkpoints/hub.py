@@ -29,7 +29,7 @@ def find_revision(name: str) -> str:
         return _snapshot(name, "main", _NEEDED, cached=True).name
     except HubError:
         # A model that was fetched by its commit is cached without a branch name. If the cache
-        # holds only one snapshot, that one is meant.
+        # holds only one snapshot, it is that commit.
         from huggingface_hub import constants
 
         folder = f"models--{name.replace('/', '--')}"
