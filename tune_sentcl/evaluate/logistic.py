@@ -160,8 +160,8 @@ class LogisticFits:
             forcing = max(min(_FORCING, tolerance * excess), 0.5 / excess)
             step = self._newton_step(chances, gradient, importance, inverses, forcing)
             rise = _product(self.rows, step)
-            # A step that would raise the objective is halved. Fits that have finished are left
-            # out, because rounding alone decides whether their steps rise.
+            # A step that would raise the objective is halved. Finished fits are left out, because
+            # their steps consist of rounding errors.
             limit = torch.where(decrement > goal, -0.5 * _dots(gradient, step), torch.inf)
             size = torch.ones_like(limit)
             tried = weights + step, logits + rise

@@ -25,8 +25,7 @@ from tune_sentcl.store.objects import storage_errors
 from tune_sentcl.store.rows import LIBRARIES, library_versions
 from tune_sentcl.store.study import Study
 
-# The functions import this only after they have reported faults and the chosen trial, because it
-# loads torch, which takes seconds.
+# Functions import this after they have reported faults, because loading torch takes seconds.
 if TYPE_CHECKING:
     from tune_sentcl.model.encoder import Encoder
 

@@ -218,8 +218,8 @@ def _write_rows(
             written = (
                 f"the {len(corpus):,} examples that remain for training are in {folder / ROWS}"
             )
-        # Too few rows are refused above, before `_lengths` imports torch. If the encoder cannot be
-        # loaded, `atomic_folder` leaves no folder behind.
+        # Too few rows are refused above, before `_lengths` imports torch. If it cannot load the
+        # encoder, no folder is left behind.
         notes = [*_lengths(corpus, encoder), written]
     if "row" in corpus.table.column_names:
         notes.append("each positive of a list has become a row of its own")

@@ -122,8 +122,7 @@ class EmbeddingCache:
                     self._parts[path] = _mapped(path)
                 except (pa.ArrowException, OSError) as error:
                     if getattr(error, "errno", None):
-                        # An error with an errno comes from the system, for example from too many
-                        # open files; the file may be undamaged.
+                        # An error with an errno comes from the system; the file may be undamaged.
                         raise
                     _log.warning(
                         "%s is damaged (%s) and is computed again", path, first_line(error)

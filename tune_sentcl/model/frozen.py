@@ -232,6 +232,6 @@ def _numbers(text: str) -> NDArray[np.float32]:
     try:
         return np.array(fields, dtype=np.float32)
     except ValueError:
-        # A field is no number, because the line's word contains a space. The caller needs only the
-        # number of fields then.
+        # The line's word contains a space, so a field is no number. The caller needs only their
+        # count.
         return np.full(len(fields), np.nan, dtype=np.float32)

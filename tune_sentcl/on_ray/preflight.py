@@ -343,8 +343,7 @@ def _ask_nodes(
         return _answers(nodes, question)
     if "://" not in study:
         study = str(next(p for p in (Path(study), *Path(study).parents) if p.is_dir()))
-    # The name begins as the drivers' folders do: if this driver is killed, the next one that opens
-    # the study deletes the file.
+    # If this driver is killed, the next one that opens the study deletes files with such names.
     files, name = StudyFiles.at(study), f"{SCRATCH}000000-{token_hex(4)}"
     try:
         files.write_bytes(name, b"")

@@ -21,8 +21,7 @@ MOST_SEEDS = 100
 """The largest number of confirmation seeds to propose."""
 # Users choose small seeds, so a later search with more seeds does not reuse confirmation seeds.
 _FIRST = 1000
-# In standard deviations over seeds: a larger observed difference is partly luck, so no larger one
-# is expected.
+# In standard deviations over seeds: a larger observed difference is partly luck.
 _LARGEST_EFFECT = 2.0
 # A difference of more than this many standard deviations over seeds cannot be luck, and this
 # number of seeds shows it.

@@ -26,8 +26,7 @@ def atomic_file(path: Path, scratch: Path | None = None) -> Iterator[IO[bytes]]:
         scratch.replace(path)
     except BaseException:
         with suppress(OSError):
-            # If the name is too long or names a folder, `unlink` fails too, which must not hide
-            # the first error.
+            # If the name is too long or names a folder, `unlink` fails too.
             scratch.unlink()
         raise
     sync_folder(path.parent)

@@ -109,8 +109,8 @@ def make_trainer(config: MethodConfig, seed: int, device: str, folder: Path) -> 
     if rule := _broken_rule(trainer, made):
         raise source_of(config.name).failure("", rule)
     _MODELS.add(trainer.model)
-    # This comes after the constructors, which refuse a learning rate schedule that follows scores
-    # if there is no evaluation.
+    # The constructors refuse a schedule that follows scores if there is no evaluation, so this
+    # comes after them.
     trainer.args.eval_strategy = "no"
     trainer.remove_callback(PrinterCallback)
     # A trial has one device, even if torch sees several.

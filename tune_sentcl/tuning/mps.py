@@ -68,8 +68,8 @@ def join(share: float, *, cuda_begun: bool) -> str:
 
 
 def _join(share: float, cuda_begun: bool) -> str:
-    # The variable may come from a parent that joined with another share; only without it is a
-    # running server the user's.
+    # A parent that joined with another share may have set the variable to a server of this
+    # package; any other server is the user's.
     if _NAME not in os.environ.get(_PIPES, "") and _answers(os.environ):
         return ""  # the user's own server has limits that the user chose
     for command in _COMMANDS:

@@ -299,7 +299,7 @@ def shortest_training(space: Space, loader: InputLoader) -> tuple[int, int, int]
     found = []
     for config in _trainings(space):
         with suppress(BadInputError):
-            # A configuration with unreadable inputs does not run, so it needs no time.
+            # A configuration with unreadable inputs does not run, so it does not count.
             rows, steps = whole_training(config, loader)
             inputs, frozen = loader.load(config), config.method.freezes_encoder
             if known := inputs.rehearsal:

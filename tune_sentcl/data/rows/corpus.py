@@ -154,8 +154,7 @@ def make_corpus(kind: Rows, table: pa.Table, source: str, dropped: int = 0) -> C
     # On a column of many chunks, pyarrow's `take` copies the whole column at each call.
     rows = table.select(names).combine_chunks()
     if rows.get_total_buffer_size() > 1.25 * rows.nbytes:
-        # If the table is a slice of a larger one, its buffers keep all rows of that table in
-        # memory and in every pickle; `take` copies only its own rows.
+        # A slice would keep all rows of its original table, in memory and in every pickle.
         rows = rows.take(pa.array(np.arange(len(rows)))).combine_chunks()
     if "row" in table.column_names:
         distinct, numbers = np.unique(table.column("row").to_numpy(), return_inverse=True)
