@@ -34,7 +34,7 @@ Location = Annotated[str | Path, AfterValidator(_not_empty)]
 """A path, a name or a URL."""
 
 Seeds = Annotated[
-    # An integer of 18 digits always fits the study's column of seeds.
+    # The study stores seeds as 64-bit integers, which hold every integer of 18 digits.
     Sequence[Annotated[int, Field(ge=0, lt=10**18)]],
     BeforeValidator(lambda seeds: tuple(seeds) if isinstance(seeds, range) else seeds),
     AfterValidator(_distinct),
@@ -54,7 +54,9 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             given = parameters.bind(*args, **kwargs).arguments
-        except TypeError:  # Python's own error names the function too.
+        except TypeError:
+            # The arguments do not fit the signature; the call raises Python's own error, which
+            # names the function.
             return function(*args, **kwargs)
         kinds = {name: parameters.parameters[name].annotation for name in given}
         if faults := list(type_faults(given, kinds)):
@@ -77,7 +79,8 @@ def type_faults(given: Mapping[str, Any], kinds: Mapping[str, Any]) -> Iterator[
         try:
             _adapter(kinds[name]).validate_python(value, strict=True)
         except ValidationError as error:
-            rules = list(dict.fromkeys(map(_rule, error.errors())))  # a union gives several
+            # For a union type, pydantic gives one error for each member, so rules may repeat.
+            rules = list(dict.fromkeys(map(_rule, error.errors())))
             rule = _EMPTY if _EMPTY in rules else " or ".join(rules).replace(" or must be", " or")
             yield Fault(name, value=first_line(repr(value)), rule=rule, move="Pass such a value.")
 
@@ -90,7 +93,8 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 def _rule(error: Mapping[str, Any]) -> str:
     """Turn a message of pydantic into the rule of a fault."""
     text = str(error["msg"]).removeprefix("Value error, ").replace("Input should", "must")
-    if "Sequence" in text:  # the value is a text, or no sequence
+    if "Sequence" in text:
+        # The value is no sequence, or it is a text, which pydantic does not accept as a sequence.
         return "must be a list or a tuple"
     return text.replace("an instance of", "a")
 

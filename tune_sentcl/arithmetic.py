@@ -42,7 +42,8 @@ def _setting() -> tuple[str, Callable[[str], None], tuple[str, str]]:
     """This process's precision, a function that sets it, and its names without and with TF32."""
     try:
         older = torch.get_float32_matmul_precision()
-    except RuntimeError:  # torch refuses this call after `fp32_precision` was set
+    except RuntimeError:
+        # torch refuses this call once someone has set `fp32_precision`.
         matmul: Any = torch.backends.cuda.matmul
         return matmul.fp32_precision, partial(setattr, matmul, "fp32_precision"), ("ieee", "tf32")
     return older, torch.set_float32_matmul_precision, ("highest", "high")

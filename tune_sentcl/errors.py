@@ -83,10 +83,10 @@ class ConfigError(BadInputError):
     """A config holds an unknown key or a value that breaks its rule."""
 
 
-# A URL may hold a user before "@", or after ":" a password, which the pattern tells from a port.
-# An AWS key may contain "/", which ends a URL's host, so a URL parser finds no user in
-# `s3://KEY:a/b@bucket`. In `s3://KEY:1/b@bucket` the "1" is no port. A path of an HTTP URL may
-# contain "@" after a port.
+# These patterns find parts of a URL that may be secret: a user before "@", a password after ":", a
+# query or a fragment. A URL parser would find no user in `s3://KEY:a/b@bucket`, because "/" ends a
+# host, but an AWS key may contain it. In `s3://KEY:1/b@bucket` the "1" is no port, but the path of
+# an HTTP URL may contain "@" after a port.
 _CREDENTIALS = re.compile(
     r"://(?:[^/\s]*@|[^/\s\[]*:(?!\d*(?:[/\s'\",\]]|$))|\S*[?#])"
     r"|(?<!http)(?<!https)://[^/\s\[]*:[^\s'\",]*@"

@@ -56,9 +56,9 @@ _KINDS: tuple[tuple[str, Pooling, dict[str, Any]], ...] = (
 _LENGTHS = ([3, 9, 17, 9, 2], [5] * 40, [60, 2], [30] * 90)
 _ROUNDING: dict[Arithmetic, float] = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 8e-2}
 _MEDIUM = {"hidden_size": 512, "num_hidden_layers": 8, "intermediate_size": 2048}
-_EPOCHS = 8  # each of eight steps
-_SHARE = 0.25  # share of the GPU for each of two processes
-_CLIENT_S = 120  # time limit of one process in seconds
+_EPOCHS = 8  # an epoch has eight steps
+_SHARE = 0.25  # of the GPU's memory, for each of two processes
+_CLIENT_S = 120  # seconds after which a process that shares the GPU counts as failed
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def check_gpu(device: torch.device) -> Findings:
         try:
             with tensor_cores(device, allowed=False):
                 yield from part(device)
-        except Exception as error:  # noqa: BLE001 - any error of a check is what it has found
+        except Exception as error:  # noqa: BLE001 - an error of a check is its finding
             found = f"{type(error).__name__}: {first_line(error)}"
             yield Finding(part.__name__.strip("_"), False, found, means)
             if isinstance(error, DeviceError | getattr(torch, "AcceleratorError", DeviceError)):
@@ -114,9 +114,11 @@ def _mps(device: torch.device) -> Findings:
         ends = [process.communicate(timeout=_CLIENT_S) for process in processes]
     finally:
         for process in processes:
-            process.kill()  # otherwise it would hold the GPU during all further checks
+            # A process that still runs would hold the GPU during all further checks.
+            process.kill()
     for process, (out, error) in zip(processes, ends, strict=True):
-        if process.returncode:  # this process may still be able to use the GPU
+        if process.returncode:
+            # The process that checks may still be able to use the GPU, so the other checks run.
             lines = error.strip().splitlines() or [f"exit {process.returncode}"]
             found = f"a process that shares the GPU failed: {lines[-1]}"
             yield Finding("a shared GPU by MPS", False, found, _PARTS[_mps])
@@ -139,7 +141,7 @@ def mps_client() -> None:
     (product,) = _replayed(device, lambda: [ones @ ones])
     if float(product.sum()) != 64**3:
         raise DeviceError("a product from a graph is wrong")
-    time.sleep(4)  # so that the other process runs at the same time
+    time.sleep(4)  # both processes use the GPU at the same time during this pause
     sys.stdout.write(f"{json.dumps({'without': without, 'free': free_memory(device)})}\n")
 
 
@@ -164,7 +166,8 @@ def _operations(device: torch.device) -> Findings:
         return [found.detach(), *torch.autograd.grad(found, rows, upstream)]
 
     yield _compared("sums of segments", device, sums, [rows, offsets, upstream], means)
-    for tokens in (2000, 8192):  # torch has one kernel for few tokens and another for many
+    # torch's embedding gradient has one kernel for few tokens and another for many.
+    for tokens in (2000, 8192):
         ids = torch.randint(0, 3000, (tokens,), generator=draws)
         slopes = torch.randn(tokens, 64, generator=draws)
 
@@ -339,7 +342,7 @@ def _memory(device: torch.device) -> Findings:
         grown.append((torch.cuda.memory_reserved(device) - base) / 2**20)
     found = f"{grown[0]:.0f} MiB with the largest graph, {grown[-1]:.0f} with all graphs"
     yield Finding("graphs share memory", grown[-1] <= 1.3 * grown[0], found, means)
-    encoder.drop_runner()  # before the last loss is freed
+    encoder.drop_runner()  # this must free the memory even while the last loss exists
     kept = (torch.cuda.memory_reserved(device) - base) / 2**20
     found = f"{kept:.0f} of {grown[-1]:.0f} MiB stay in use"
     yield Finding("graphs give memory back", kept <= 0.3 * grown[-1], found, means)
@@ -396,7 +399,8 @@ def _losses(
         torch.manual_seed(5)
         for step in steps:
             losses.append(step.losses["loss"])
-            if step.number == step.total // 3:  # by then every size is captured
+            if step.number == step.total // 3:
+                # By this step, every batch size has been captured, so the time excludes captures.
                 start = time.perf_counter()
             if step.number == until:
                 return losses, 0.0, step.state()

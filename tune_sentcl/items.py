@@ -93,7 +93,8 @@ def write_items(items: Sequence[ItemScores], folder: Path) -> None:
         }
         for one in items
     ]
-    content = io.BytesIO()  # pyarrow would leave its file open if the disk is full
+    # The file is made in memory: pyarrow would leave its own file open if the disk is full.
+    content = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, _SCHEMA), content)
     (folder / FILE).write_bytes(content.getvalue())
 
@@ -102,7 +103,8 @@ def read_items(content: bytes, task: str, split: str, metric: str) -> ItemScores
     """Read the items of one score from a file `FILE`; None if the file does not hold them."""
     try:
         rows = pq.read_table(pa.BufferReader(content), schema=_SCHEMA).to_pylist()
-    except (OSError, pa.ArrowException):  # without a damaged file only a remark is missing
+    except (OSError, pa.ArrowException):
+        # A damaged file costs only a remark, so it is ignored.
         return None
     for row in rows:
         if row["values"] and (row["task"], row["split"], row["metric"]) == (task, split, metric):

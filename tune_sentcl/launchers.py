@@ -37,7 +37,7 @@ def _run_trial(session: Session, assignment: Assignment, settings: WorkerSetting
         with closing(attempt.reports()) as reports:
             for report in reports:
                 if isinstance(report, Failure):
-                    # The search's own time limit ended this trial, so it has not failed.
+                    # If the search's own time limit ended the trial, the trial has not failed.
                     if not session.stop_reason:
                         session.fail(name, report)
                 elif not session.progress(name, report) or session.stop_reason:
@@ -61,7 +61,8 @@ def launcher(question: Question, path: str) -> Iterator[Launch]:
         here = worker_settings(path, options, gpus, question.loader.stage_objective)
         yield lambda session: run_locally(session, here)
     elif options.ray_address == "local" and not (options.accelerator or options.memory_per_trial):
-        # `first_checks` has checked this machine's resources, so Ray starts only with the session.
+        # `first_checks` has already checked this machine's resources, so Ray need not start before
+        # the session.
         yield lambda session: _on_ray_here(session, question, path)
     else:
         with _on_ray(question, path) as run:

@@ -262,7 +262,7 @@ def unmeasured(
 def _not_own(objective: Objective, configs: Sequence[EvaluationConfig]) -> Iterator[Fault]:
     for config in configs:
         names = _measured_tasks(config)
-        # A trainer's own scores are unknown until the trainer was rehearsed.
+        # The scores of a trainer's own evaluators are unknown before the trainer is rehearsed.
         if objective.task not in names and not is_trainer(objective.task):
             rule = f"the trials do not score this task; they score {', '.join(names)}"
             near = difflib.get_close_matches(objective.task, names, 1)

@@ -8,7 +8,9 @@ import time
 from threading import Thread
 from types import FrameType
 
-_REPEATED_S = 3.0  # `timeout` and job schedulers signal first a process, then its group
+# `timeout` and job schedulers signal first a process and then its group, so a signal within these
+# seconds counts as the same one.
+_REPEATED_S = 3.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _received: list[signal.Signals] = []
 hanging: list[Thread] = []
@@ -39,9 +41,11 @@ def raise_on_signals() -> None:
 
 def signal_behind(error: BaseException) -> signal.Signals | None:
     """The signal that ended a command with this error; SIGPIPE for a closed pipe, else None."""
-    if _received:  # an interrupted call may raise any error
+    if _received:
+        # If a signal has interrupted a call, the call may raise any error.
         return _received[0]
-    if isinstance(error, KeyboardInterrupt):  # by Python's own handler
+    if isinstance(error, KeyboardInterrupt):
+        # Python's own handler for SIGINT raised this.
         return signal.SIGINT
     return signal.SIGPIPE if isinstance(error, BrokenPipeError) else None
 

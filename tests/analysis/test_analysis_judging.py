@@ -636,8 +636,9 @@ def test_each_question_is_told_how_likely_the_next_doubling_decides_it(tmp_path:
     for one in judgements:
         if one.asked in asked:
             assert any(
-                n.startswith(f"Winner and {one.asked}: a search with --confirm 8")
-                for n in one.notes
+                note.startswith(f"Winner and {one.asked}: if the two differ by ")
+                and " a search with --confirm 8 settles the comparison " in note
+                for note in one.notes
             )
             assert one.chance is not None
     assert len({one.next_step for one in judgements if one.next_step}) == 1

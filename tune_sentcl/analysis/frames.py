@@ -30,7 +30,8 @@ from tune_sentcl.store.manifest import Manifest
 from tune_sentcl.store.study import STUDY, Snapshot, Study
 from tune_sentcl.store.union import union
 
-# Nullable types, because numpy would turn integers and flags beside nulls into floats.
+# `to_pandas` gets nullable types: without them, a column with a null turns its integers and flags
+# into floats or objects.
 _NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
 
 
@@ -59,7 +60,8 @@ _AVERAGED = [str(Objective(task, "spearman", "test", "cosine")) for task in STS_
 _RANKED = {"finished": 0, "pruned": 1, "failed": 2}
 _TRIAL_COLUMNS = ("trial_id", "configuration", "origin", "status")
 _CODE = ("method.name", "code_fingerprint")
-_SECONDS = ["train_seconds", "evaluation_seconds"]  # start-up depends on trials' order
+# The start-up time is not added, because it depends on the order in which the trials ran.
+_SECONDS = ["train_seconds", "evaluation_seconds"]
 
 
 def summaries(
@@ -169,7 +171,8 @@ def trials_by(study: Study, objectives: Sequence[Objective]) -> pd.DataFrame:
 
     `rank` and `verdict` describe the trial's configuration, as in `configurations`.
     """
-    # `Standings` and `History` read the same tables, which may lie on an object store.
+    # `Standings` and `History` read the same tables from this snapshot, because the tables may lie
+    # on an object store.
     tables = Snapshot({"trials": study.trials(), "scores": study.scores()})
     standings = Standings.read(study, objectives[0], tables)
     history = History.read(tables, objectives, None)
@@ -260,7 +263,8 @@ def front_of(points: Float64[np.ndarray, "rows objectives"]) -> list[bool]:
     """Which rows no other row dominates; larger is better, and a row with NaN is not in front."""
     front = [False] * len(points)
     whole = np.flatnonzero(~np.isnan(points).any(axis=1))
-    # In descending order of the first value, only a row that is already in the front can dominate.
+    # The rows are visited in descending order of the first value, so only a row that is already in
+    # the front can dominate the next row.
 
     order = whole[np.lexsort(-points[whole].T[::-1])]
     best = np.empty((0, points.shape[1]))
@@ -385,7 +389,9 @@ class StudyFrames:
         """The configurations ordered by a score; the winner is the one that the searches chose."""
         try:
             chosen_by = self.objectives()[0]
-        except ObjectiveError:  # the searches maximized different scores
+        except ObjectiveError:
+            # The searches of this study maximized different scores, so there is no common
+            # objective.
             chosen_by = objective
         return Standings.of(self.snapshot, (objective, chosen_by), self.manifests)
 

@@ -39,7 +39,7 @@ def demo(
         return
     task = json.dumps([f"support={data / 'support'}"])
     words = ["search", str(data / "support.toml"), "--objective", "support:ndcg@10:dev"]
-    # One trial at a time, so that the sampler's proposals do not depend on the machine.
+    # One trial runs at a time: otherwise the sampler's proposals depend on which trial ends first.
     words += ["--study", study, "--samples", "5", "--max-concurrent", "1"]
     words += ["--cpus-per-trial", str(min(2, usable_cores()))]
     words += ["--set", f"data.source={data / 'pairs.csv'}", "--set", f"evaluation.own={task}"]

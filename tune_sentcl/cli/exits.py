@@ -26,7 +26,9 @@ def guarded(command: Callable[_P, None]) -> Callable[_P, None]:
     def run(*args: _P.args, **kwargs: _P.kwargs) -> None:
         try:
             command(*args, **kwargs)
-            sys.stdout.flush()  # raises here for a closed pipe, not at Python's exit
+            # A closed pipe raises here, where it is handled, instead of when Python flushes at its
+            # exit.
+            sys.stdout.flush()
         except BaseException as error:
             if (number := signal_behind(error)) is not None:
                 raise SystemExit(_interrupted(number)) from None
@@ -54,19 +56,22 @@ def _start_again(error: CaptureError) -> NoReturn:
 def _interrupted(number: signal.Signals) -> int:
     """The exit code of a command that a signal or a closed pipe has ended."""
     by = "" if number == signal.SIGINT else f" by {number.name}"
-    with suppress(OSError):  # the reader or the terminal may be gone
+    with suppress(OSError):
+        # Writing fails if the reader of the pipe or the terminal is gone.
         if number != signal.SIGPIPE:
             say(f"interrupted{by}; repeat the command to continue")
         sys.stdout.flush()
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (1, 2):  # Python flushes both once more at its exit
+    # At its exit Python flushes both streams once more, which must not raise again.
+    for stream in (1, 2):
         os.dup2(nowhere, stream)
     return _BY_SIGNAL + number
 
 
 def _say_error(error: TuneSentclError) -> int:
     if not isinstance(error, BadInputError):
-        say(f"error: {error}")  # further lines may be a traceback
+        # Only the first line gets the prefix: the further lines may be a traceback.
+        say(f"error: {error}")
         return FAILED
     for line in str(error).splitlines():
         say(f"error: {line}")
@@ -92,5 +97,6 @@ def refuse_other_encodings(arguments: Iterable[str]) -> None:
 def replace_unprintable() -> None:
     """Print `?` for characters that the locale cannot encode, such as a table's lines in ASCII."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # otherwise the parent has closed the stream
+        # Python sets a stream to None if the parent process has closed it.
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

@@ -69,7 +69,8 @@ def init(
     for note in notes:
         line(note)
     line(f"The search space {out} is written. Read it, then run one of these searches.")
-    from tune_sentcl.init.first_look import proposed_searches  # imports torch
+    # This import is not at the top, because it loads torch.
+    from tune_sentcl.init.first_look import proposed_searches
 
     for text in proposed_searches(out, objective, minutes):
         line(text)
@@ -82,6 +83,7 @@ def _task_name(path: Path) -> str:
     name = name if split_named(name) is None else whole.parent.name
     plain = re.sub(r"[^\w.()-]", "-", name, flags=re.ASCII).strip("-.")
     for usable in (plain, f"mine-{plain}"):
-        with suppress(ValueError):  # a ValueError: not a valid name of a task
+        with suppress(ValueError):
+            # `own_source` raises ValueError if a task cannot have this name.
             return own_source(f"{usable}={path}").name
     return "mine"

@@ -182,7 +182,8 @@ def requested_search(space: str, given: Mapping[str, Any]) -> RequestedSearch:
         BadInputError: An option or the search space is wrong.
     """
     options = search_options(given)
-    from tune_sentcl.space import load_space  # not at the top, because --help does not need it
+    # This import is not at the top, because --help does not need it.
+    from tune_sentcl.space import load_space
 
     overrides, seeds = parse_settings(given["settings"] or []), parse_seeds(given["seeds"])
     loaded = load_space(space, overrides, given["plugins"] or ())
@@ -229,10 +230,12 @@ def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
 def parse_value(text: str) -> Any:
     """Parse TOML; other text that begins with `[` is a list of strings, any other a string."""
     try:
-        # The brackets make TOML refuse a comment or a second line after the value.
+        # `tomllib` would ignore a comment or a second line after the value; inside brackets, it
+        # refuses the text.
         tomllib.loads(f"value = [{text}]")
         return tomllib.loads(f"value = {text}")["value"]
-    except ValueError:  # not TOML, or an integer with too many digits
+    except ValueError:
+        # The text is no TOML, or an integer with more digits than Python converts.
         if text.startswith("[") and text.endswith("]"):
             items = (item.strip().strip("\"'") for item in text[1:-1].split(","))
             return [item for item in items if item]
@@ -244,7 +247,7 @@ def parse_seeds(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     parts = [part.strip() for part in text.split(",")]
-    # An integer of 18 digits always fits the study's column of seeds.
+    # The study stores seeds as 64-bit integers, which hold every integer of 18 digits.
     seeds = tuple(int(part) for part in parts if part.isdecimal() and len(part) <= 18)
     if len(set(seeds)) < len(parts):
         rule = "must be distinct whole numbers of 0 or more, separated by commas"

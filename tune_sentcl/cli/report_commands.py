@@ -125,7 +125,8 @@ def _write(text: str, out: Path | None) -> None:
     try:
         with atomic_file(out) as file:
             file.write(text.encode())
-    except (OSError, ValueError) as error:  # pathlib raises ValueError for "."
+    except (OSError, ValueError) as error:
+        # `Path.with_name` raises ValueError for a path without a name, such as ".".
         raise _refused(out, error) from None
     line(f"Report: {out}")
 

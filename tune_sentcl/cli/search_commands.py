@@ -40,9 +40,12 @@ def search(
     With --json the command prints the winner, its scores, the verdict and the next commands.
     """
     loaded, data, seeds, options = requested_search(space, given)
-    from tune_sentcl import launch  # not at the top, because --help does not need it
+    # This import is not at the top, because --help does not need it.
+    from tune_sentcl import launch
 
-    run = inspect.unwrap(launch.search)  # the errors of the unwrapped function name options
+    # The decorated `search` names Python arguments in its errors; the unwrapped function names
+    # command-line options.
+    run = inspect.unwrap(launch.search)
     outcome = run(loaded, study, data=data, seeds=seeds, options=options, progress=True)
     tell = say if json_rows else line
     _print_results(study, outcome, json_rows=json_rows)
@@ -156,7 +159,8 @@ def check(
     for text in nodes.warnings:
         say(text)
     nodes.check()
-    if any(row["trials at a time"] for row in rows):  # otherwise a warning says that trials wait
+    if any(row["trials at a time"] for row in rows):
+        # Otherwise a warning has already said that trials have to wait.
         (say if json_rows else line)("The cluster can run the search.")
 
 

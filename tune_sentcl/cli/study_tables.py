@@ -23,7 +23,7 @@ _AVERAGE = "STS average"
 _SEEN, _LAST = "seen", "last score"
 _CONFIRM, _CONFIRM_TEST = "confirm", "confirm test"
 _VERDICT = "verdict"
-_TITLE = 20  # characters of an objective's title
+_TITLE = 20  # the largest number of characters of an objective's title
 SHOWN = 100
 """Default number of rows of `show`."""
 
@@ -141,7 +141,8 @@ def _layout(
     constant = [k for k in others if k not in {*kept, _SEEN, _LAST, _AVERAGE, "seconds"}]
     drop_first = ["seconds", "origin", "status", _AVERAGE]
     drop_first += [key for key in reversed(others) if key not in kept]
-    drop_first += tests if _CONFIRM in row else []  # confirmation seeds say more
+    # Scores over confirmation seeds say more than test scores over the search's seeds.
+    drop_first += tests if _CONFIRM in row else []
     drop_first.append(_CONFIRM_TEST)
     return Layout(
         titles=titles,
@@ -175,7 +176,8 @@ def _trial(row: dict[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
     cells |= {name: row[key] for name, key in columns.items()}
     if "pareto" in row:
         cells["Pareto"] = "*" if row["pareto"] else ""
-    if "seen" in row:  # some trial was stopped
+    if "seen" in row:
+        # Some trial was stopped, so the table has a share of the training.
         share = row["seen"]
         seen = f"{100 * share:.2g} %" if share == share else ""
         cells |= {_SEEN: seen, _LAST: row["last_score"]}

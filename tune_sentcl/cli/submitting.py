@@ -42,8 +42,9 @@ PipOption = Annotated[
     bool, typer.Option("--pip", help="Let Ray install tune_sentcl's dependencies on each node.")
 ]
 
-# The command on the cluster has other values of these.
-_LOG_AGAIN = ", last available logs"  # Ray's message repeats the log after these words
+# The job's log is already printed when Ray's message repeats it after these words.
+_LOG_AGAIN = ", last available logs"
+# The command that runs on the cluster gets other values of these parameters.
 _REPLACED = frozenset({"space", "study", "address", "plugins"})
 
 

@@ -20,13 +20,13 @@ from rich.text import Text
 
 Row = Mapping[str, Any]
 
-_RULED = Box("    \n    \n ─  \n" + "    \n" * 5)  # one rule below the header
-_ENDLESS = 100_000  # width if stdout is a pipe
+_RULED = Box("    \n    \n ─  \n" + "    \n" * 5)  # draws one line, below the header
+_ENDLESS = 100_000  # width in columns if stdout is not a terminal
 _GAP = 2
-_PROSE = 80  # columns of wrapped sentences
+_PROSE = 80  # width in columns at which sentences are wrapped
 _ID = re.compile(r"[0-9a-f]{16}")
-_DIGITS = 8  # least number of digits of a shortened id
-_WORD = 24  # only words longer than this may be split
+_DIGITS = 8  # the fewest digits to which an id is shortened
+_WORD = 24  # a word of at most this many columns is never split
 _LETTERS = re.compile(r"[^\W\d_]{2}")
 
 
@@ -177,11 +177,12 @@ def _drawn(columns: Sequence[_Column], width: int, *, bold: bool) -> list[str]:
         table.add_column(
             Text(column.title, "bold"),
             justify="right" if column.is_number else "left",
-            overflow="fold",  # the end of a path may be the part that differs
+            overflow="fold",  # paths may differ only at their end, which "ellipsis" would cut off
             no_wrap=not column.wraps,
         )
     for texts in zip(*(column.cells for column in columns), strict=True):
-        table.add_row(*map(Text, texts))  # Text, because brackets in a value are not markup
+        # `Text` keeps rich from reading brackets in a value as markup.
+        table.add_row(*map(Text, texts))
     out = StringIO()
     Console(file=out, width=width, force_terminal=bold, no_color=True).print(table)
     return [text.rstrip() for text in out.getvalue().splitlines()]
@@ -209,7 +210,8 @@ def spread(mean: Any, sd: Any) -> str:
 
 def cell(value: Any) -> str:
     """Format a value; a missing value becomes an empty text."""
-    if hasattr(value, "tolist"):  # numpy's arrays and numbers
+    if hasattr(value, "tolist"):
+        # This converts arrays and scalars of numpy.
         return cell(value.tolist())
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
@@ -235,7 +237,8 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    if hasattr(value, "tolist"):  # numpy's arrays and numbers
+    if hasattr(value, "tolist"):
+        # This converts arrays and scalars of numpy.
         return _plain(value.tolist())
     if isinstance(value, str | int | bool) or value is None:
         return value

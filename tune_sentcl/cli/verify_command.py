@@ -43,7 +43,8 @@ def verify(
     )
 
     named = paper_named(paper)
-    paper_table(named, table)  # refuses an unknown table before the study is read
+    # `paper_table` refuses an unknown table before the study is read, which may take long.
+    paper_table(named, table)
     frames = read_study(study)
     say_trials_read(frames)
     from tune_sentcl.analysis.papers.verification import verify as compared

@@ -20,9 +20,10 @@ from tune_sentcl.store.study import Study
 from tune_sentcl.watch.clock import clock
 
 _DISK_S, _STORE_S = 1.0, 10.0
-_BEGIN_S = 300.0  # a job may install packages on nodes before its search begins
+# In seconds: before its search begins, a submitted job may have to install packages on nodes.
+_BEGIN_S = 300.0
 _ENDS = {"ended": "ended", "interrupted": "been interrupted"}
-_RUNNING = 10  # most running trials that a terminal shows
+_RUNNING = 10  # the largest number of running trials that a terminal shows
 
 
 def watch(
@@ -35,10 +36,11 @@ def watch(
     """
     files = StudyFiles.at(path)
     _wait_for_search(files)
-    study = Study.read(path)  # raises for a folder that is no study
+    study = Study.read(path)  # raises if the folder is no study
     if objectives:
-        asked_objectives(study, objectives)  # raises for a score that no trial has
-    if terminal is None and sys.stdout.isatty():  # an environment variable can mislead rich
+        asked_objectives(study, objectives)  # raises if no trial has such a score
+    if terminal is None and sys.stdout.isatty():
+        # rich also believes environment variables such as FORCE_COLOR, so `isatty` decides.
         terminal = Console(highlight=False)
     live = terminal and Live(console=terminal, auto_refresh=False)
     verdict, table = "", list[str]()
@@ -73,13 +75,15 @@ def _moments(files: StudyFiles) -> Iterator[tuple[SearchProgress | None, str, bo
     seen, before = None, "over"
     while True:
         begun = time.monotonic()
-        progress = SearchProgress.read(files)  # read first, so that tables are as new
+        # Progress is read before the tables, so that the tables are at least as new.
+        progress = SearchProgress.read(files)
         versions, verdict = files.versions("trials"), _verdict(progress, files)
         yield progress, verdict, versions != seen
         if verdict and before:
             return
         seen, before = versions, verdict
-        # Reading a large study takes seconds; without the pause, watching would keep a core busy.
+        # Reading a large study takes seconds, so the pause grows with that time; otherwise
+        # watching would keep a core busy.
         time.sleep(max(interval, 4 * (time.monotonic() - begun)))
 
 
@@ -87,7 +91,8 @@ def _verdict(progress: SearchProgress | None, files: StudyFiles) -> str:
     """How the search has ended; empty while it runs."""
     if progress is None:
         return "no search has reported its progress in this study"
-    if progress.is_interrupted(files):  # the last count may be older than the last rows
+    if progress.is_interrupted(files):
+        # The driver died without a last write, so its count of trials may be too low to show.
         return "the search ended without reporting its end"
     if progress.state == "running":
         return ""
@@ -116,6 +121,6 @@ def _wait_for_search(files: StudyFiles) -> None:
 
 def _has_begun(files: StudyFiles) -> bool:
     if files.folder is not None and files.folder.is_file():
-        return True  # `Study.read` refuses it
+        return True  # `Study.read` then raises the error for a file
     has_trials = SearchProgress.read(files) is not None or bool(files.versions("trials"))
     return has_trials and files.exists(MANIFEST)

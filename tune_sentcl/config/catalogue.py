@@ -126,7 +126,7 @@ def _knob(key: str, owner: str, field: FieldInfo) -> Knob:
     meaning = field.description or default_text
     default = None if field.is_required() else field.default
     if isinstance(default, tuple):
-        default = list(default)  # stored configs hold lists, as JSON does
+        default = list(default)  # configs in a study come from JSON, which has lists
     may_be_unset = type(None) in typing.get_args(field.annotation)
     return Knob(key, _kind(field.annotation), {owner: meaning}, {owner: default}, may_be_unset)
 
@@ -158,4 +158,4 @@ def _kind(annotation: Any) -> Kind:
                 return typing.cast(Literal["float", "int", "bool"], name)
         if typing.get_origin(member) is tuple:
             return "ints" if typing.get_args(member)[0] is int else "list"
-    return "str"  # unions such as a count or "all", too
+    return "str"  # a union such as `int | Literal["all"]` is stored as text

@@ -97,7 +97,8 @@ def is_idle(key: str, values: Values) -> bool:
         return True
     if section in _UNUSED_BY_TRAINERS and _method(values).is_trainer:
         return True
-    # A plugin's hyperparameters may have the names of built-in ones.
+    # IDLE speaks of built-in hyperparameters, and a plugin's hyperparameters may have the same
+    # names.
     own = section == "method" and plugin_of(values["method.name"])
     return not own and key in IDLE and IDLE[key](values)
 
@@ -127,7 +128,8 @@ def varied(rows: Sequence[Values]) -> list[str]:
     """
     keys = ["method.name"]
     for key in knobs():
-        # The cheap test comes first: a hyperparameter with one value does not differ.
+        # The comparison of texts comes first because it is cheap: most hyperparameters have one
+        # value.
         if key not in ("seed", "method.name") and len({str(row.get(key)) for row in rows}) > 1:
             values = {str(stated(key, row)) for row in rows} - {"None"}
             keys += [key] if len(values) > 1 else []

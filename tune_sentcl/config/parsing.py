@@ -97,7 +97,10 @@ def parse_dotted(values: Values, where: str) -> TrialConfig:
 
 
 def unknown_key(where: str, key: str, value: str) -> Fault:
-    """A fault for an unknown key, or a key that the method lacks, with the most similar key."""
+    """A fault for an unknown key, which suggests a known one.
+
+    For a key that the method lacks, the fault says which methods have this key.
+    """
     all_knobs = knobs()
     if key in all_knobs:
         return Fault(
@@ -149,10 +152,12 @@ def _faults(error: ValidationError, where: str) -> Iterator[Fault]:
         location = [part for part in item["loc"] if isinstance(part, str)]
         owner = ""
         if len(location) > 1 and union_members(location[0]):
-            owner = location.pop(1)  # pydantic adds the union member's name
+            # For a union, pydantic puts the name of the chosen member into the location.
+            owner = location.pop(1)
         key = ".".join(location)
         value = "" if item["type"] == "missing" else shown(item["input"])
-        if not location:  # rules between keys put the key into the error's type
+        if not location:
+            # A validator that compares several keys states the key as the type of its error.
             key, value = item["type"], shown(item["ctx"]["value"])
         if item["type"] == "extra_forbidden":
             unknown = flatten({key: item["input"]})

@@ -55,7 +55,7 @@ class TrialConfig(Frozen):
             table = getattr(self, name)
             for key in _POINTS if name == "evaluation" else type(usual).model_fields:
                 value, default = getattr(table, key, None), getattr(usual, key)
-                # A study's rows hold the values that `auto` meant.
+                # A study holds the resolved value of an `auto`, which counts as the default, too.
                 if value not in (default, AUTO_FALLBACKS.get(f"{name}.{key}", default)):
                     rule = (
                         "must not be set with method {name}: its function chooses rows, encoder, "

@@ -47,7 +47,7 @@ def _sts_parts() -> Iterator[tuple[str, Part]]:
             read: Callable[[Path], Sized] = partial(_two_files, folder, subset, rows)
             yield name, Part(f"{folder}/STS.input.{subset}.txt", rows, read)
     for (task, split), (file, rows, reader) in STS_FILES.items():
-        # Only the protocol `relatedness` reads their training split.
+        # Only the protocol `relatedness` reads the training split of an STS task.
         read = partial(_sts_file, reader, file, rows)
         yield task.removesuffix("-R"), Part(f"downstream/{file}", rows, read, split == "train")
 
@@ -55,7 +55,8 @@ def _sts_parts() -> Iterator[tuple[str, Part]]:
 def _transfer_parts() -> Iterator[tuple[str, Part]]:
     for task, splits in TASKS.items():
         for file in chain.from_iterable(splits.values()):
-            if task != "SICK-E":  # SICK-E has the files of SICK-R
+            # SICK-E reads the files of SICK-R, which are already listed.
+            if task != "SICK-E":
                 yield task, Part(f"downstream/{file.path}", file.rows, partial(_transfer, file))
 
 
@@ -83,7 +84,7 @@ def _below(path: str, read: Callable[[Path], Sized], root: Path) -> Sized:
 
 
 def _synsets(path: Path) -> list[str]:
-    # The license at the start of each list is indented by two spaces.
+    # Each list begins with a license, whose lines are indented by two spaces.
     return [line for line in read_lines(path, "utf-8") if not line.startswith("  ")]
 
 
@@ -188,7 +189,10 @@ def _repeated(tasks: Iterable[StsTask], training: Iterable[tuple[str, str, float
         counts.update(f"twice in {split}" for split, n in Counter(where).items() if n > 1)
         if len(set(where)) > 1:
             counts.update([f"in {' and '.join(dict.fromkeys(where))}"])
-    return [f"{n:,} pairs occur {where}, in either order" for where, n in sorted(counts.items())]
+    return [
+        f"{n:,} pairs occur {where} (a pair with its two sentences swapped counts as the same)"
+        for where, n in sorted(counts.items())
+    ]
 
 
 def _check(root: Path, name: str, parts: Sequence[Part]) -> CheckedSet:

@@ -71,8 +71,8 @@ _TEXTS = ("text", "premise", "hypothesis", "sentence1", "sentence2", "anchor", "
 _OTHERS = ("label", "score", "split")
 _ALIASES = {
     "sentence": "text",
-    **{"sent0": "anchor", "sent1": "positive"},  # in SimCSE's file
-    **{"query": "anchor", "pos": "positive"},  # in FlagEmbedding's files
+    **{"sent0": "anchor", "sent1": "positive"},  # the header of SimCSE's training file
+    **{"query": "anchor", "pos": "positive"},  # the keys of FlagEmbedding's training files
 }
 _NEGATIVE_ALIAS = re.compile(r"(?:hard[ _-]?)?neg(?:ative)?(s?)(?:[ _-]?(\d+))?")
 """Matches `hard_neg`, `neg`, `hard_negatives`, `negative1`, `neg_2` and similar names."""
@@ -149,7 +149,8 @@ def roles_of(
     matching = {role: matches for role, matches in matching.items() if role in wanted}
     for role, matches in matching.items():
         best = sorted(matches)
-        # Otherwise the method would silently lack these negatives.
+        # If only one of two columns of negatives were read, the method would lack the others
+        # without a message.
         if len(best) > 1 and (best[0][0] == best[1][0] or role.startswith("negative")):
             rule = f"two columns have this role: {best[0][1]!r} and {best[1][1]!r}"
             raise DataError(Fault(where, key=role, rule=rule, move="Rename one of them."))
@@ -256,7 +257,8 @@ def _json_column(values: Sequence[Any], *, text: bool) -> pa.Array:
         return pa.array(lists, pa.list_(pa.string()))
     try:
         return pa.array(values, pa.string() if text else None)
-    except (pa.ArrowException, OverflowError):  # the values have several types
+    except (pa.ArrowException, OverflowError):
+        # The values have several types, for which Arrow has no common type.
         if text:
             raise
         return pa.array([None if v is None else str(v) for v in values], pa.string())
@@ -275,15 +277,16 @@ def _parquet(path: Path, roles: _Roles, first: int | None) -> tuple[pa.Table, li
         present = list(chosen.values())
         if first is None or "text" not in chosen:
             table = file.to_table(present)
-        else:  # leave the rest of a large file unread
+        else:
+            # `head` does not read the rest of a large file.
             table = file.head(first, columns=present)
-        # Arrow cannot take rows of string views, so read them as strings.
+        # pyarrow has no `take` for string views, so such columns are read as strings.
         plain = [
             f.with_type(pa.string()) if pa.types.is_string_view(f.type) else f
             for f in table.schema
         ]
         table = table.cast(pa.schema(plain, table.schema.metadata))
-        table.validate(full=True)  # the reader does not check UTF-8
+        table.validate(full=True)  # pyarrow's Parquet reader does not check that texts are UTF-8
     except READ_ERRORS as error:
         rule = f"the file cannot be read as parquet ({first_line(error)})"
         raise DataError(

@@ -109,7 +109,7 @@ def fingerprint_of(rows: Iterable[Iterable[str]]) -> str:
     """Hash rows of texts, in order, to 16 hexadecimal digits."""
     digest = hashlib.blake2b(digest_size=8)
     for field in chain.from_iterable(rows):
-        # Lengths separate the fields, whatever the fields contain.
+        # Each field is preceded by its length, because a field may contain any separator.
         data = field.encode()
         digest.update(len(data).to_bytes(4, "little") + data)
     return digest.hexdigest()

@@ -96,8 +96,8 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-_STATED = re.compile(r'"?sep=([,;\t|])"?(?=[\r\n])', re.IGNORECASE)  # Excel's first line
-_HEAD = 100_000  # the header lies within these characters
+_STATED = re.compile(r'"?sep=([,;\t|])"?(?=[\r\n])', re.IGNORECASE)  # matches Excel's `sep=;`
+_HEAD = 100_000  # the header must lie within this many characters
 
 
 def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -147,7 +147,8 @@ def _separated(path: Path, text: str) -> tuple[str, str]:
     frequent mark.
     """
     if stated := _STATED.match(text):
-        return text[stated.end() :], stated[1]  # the empty line stays, so line numbers stay right
+        # The line break stays, so that later lines keep their numbers.
+        return text[stated.end() :], stated[1]
     lines = re.split(r"[\r\n]+", re.sub('"[^"]*"', "", text[:_HEAD]).lstrip("\r\n"), maxsplit=2)
     counts = {mark: [line.count(mark) for line in lines[:2]] for mark in ",;\t|"}
     usual = "\t" if path.suffix == ".tsv" else ","

@@ -84,12 +84,13 @@ def _load(folder: str | None) -> Antonyms:
         move = "Run: pip install 'tune-sentcl[wordnet]'."
         raise DataError(Fault("method.strategy", value="o2", rule=rule, move=move)) from None
     if folder is not None and folder not in nltk.data.path:
-        nltk.data.path.insert(0, folder)  # nltk opens only files below its path
+        nltk.data.path.insert(0, folder)  # nltk opens only files below the folders of its path
     where = folder or "nltk's own folders"
     try:
         root = _find(nltk.data, [*([folder] if folder else []), *nltk.data.path])
         with warnings.catch_warnings(), ExitStack() as opened:
-            warnings.simplefilter("ignore")  # nltk warns that the multilingual part is missing
+            # nltk warns if the multilingual WordNet is missing, which is not needed.
+            warnings.simplefilter("ignore")
 
             class Reader(WordNetCorpusReader):  # type: ignore[misc]
                 """Reads whole files at once, which is faster than by line, and closes them.
@@ -101,7 +102,9 @@ def _load(folder: str | None) -> Antonyms:
                     stream = super().open(file)
                     opened.callback(stream.close)
                     text = stream.read()
-                    if text.isascii():  # WordNet's byte offsets equal character offsets in ASCII
+                    # WordNet's index states byte offsets, which equal character offsets only in
+                    # ASCII.
+                    if text.isascii():
                         return StringIO(text)
                     stream.seek(0)
                     return stream
@@ -126,14 +129,15 @@ def _find(data: Any, folders: list[str]) -> Any:
     try:
         return data.find("corpora/wordnet", folders)
     except LookupError:
-        return data.find("corpora/wordnet.zip/wordnet/", folders)  # the layout of the downloader
+        # nltk's downloader keeps WordNet as a zip file.
+        return data.find("corpora/wordnet.zip/wordnet/", folders)
 
 
 def _collect(reader: Any) -> dict[str, tuple[str, ...]]:
     opposites: dict[str, set[str]] = {}
     for synset in reader.all_synsets():
         for lemma in synset.lemmas():
-            # Skip collocations ("turn_on") and names, which are capitalized.
+            # Collocations ("turn_on") and names, which begin with a capital letter, are skipped.
             if "_" not in lemma.name() and lemma.name().islower():
                 antonyms = {antonym.name().replace("_", " ") for antonym in lemma.antonyms()}
                 if antonyms:

@@ -181,14 +181,17 @@ class _BatchedFits:
         seed: int,
     ) -> None:
         self._problem, self._recipe = problem, recipe
-        self._random = np.random.RandomState(seed)  # the random streams of SentEval, bit for bit
+        # NumPy's older generator, because SentEval uses it and the fits must draw the same
+        # numbers.
+        self._random = np.random.RandomState(seed)
         device = problem.features.device
         self._random.permutation(splits[0].drawn)
         self._train = torch.from_numpy(np.stack([split.train for split in splits])).to(device)
         self._dev = [torch.from_numpy(split.dev).to(device) for split in splits]
         self._classes, self._count = problem.targets.shape[1], decays.shape[1]
         first = _first_weights(self._classes, problem.features.shape[1], seed).to(device)
-        # Outputs are ordered by class, then by weight decay, which gives a softmax long rows.
+        # Outputs are ordered by class, then by weight decay: the softmax over classes then works
+        # on long contiguous rows.
         self._weights = first.repeat_interleave(self._count, 0).repeat(len(splits), 1, 1)
         self._moments = torch.zeros_like(self._weights), torch.zeros_like(self._weights)
         decay = torch.from_numpy(decays).to(device, torch.float32)

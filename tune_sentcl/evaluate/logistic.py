@@ -35,14 +35,16 @@ Importance = Float[Tensor, "rows fits"]
 Inverses = Float[Tensor, "scores inputs inputs"]
 PerFit = Float[Tensor, " fits"]
 
-_TOLERANCE = 1e-4  # distance to the minimum, as a share of the weights' length
+_TOLERANCE = 1e-4  # the distance to the minimum, as a share of the weights' length
 _START_TOLERANCE = 3e-2
-_RESOLUTION = 1e-11  # share of the objective; rounding hides smaller changes
-_FORCING = 0.2  # a Newton step's linear solve shrinks the residual to this share
+# A change of the objective by a smaller share than this is hidden by rounding.
+_RESOLUTION = 1e-11
+# The linear solve of a Newton step ends when the residual has shrunk to this share.
+_FORCING = 0.2
 _NEWTON_STEPS = 50
 _CG_STEPS = 200
 _HALVINGS = 20
-_BLOCK = 2**24  # numbers in an array of logits
+_BLOCK = 2**24  # the largest number of logits computed at a time
 
 
 class _StalledError(ArithmeticError):
@@ -145,8 +147,8 @@ class LogisticFits:
         logits = _product(self.rows, start).expand(-1, -1, fits)
         chances, gradient = self._gradient(weights, logits, importance)
         for _ in range(_NEWTON_STEPS):
-            # The decrement bounds the squared distance to the minimum: the penalty alone has
-            # curvature 1, so no curvature is below 1.
+            # The decrement bounds the squared distance to the minimum, because no curvature is
+            # below 1: the penalty alone has curvature 1.
             decrement = _dots(gradient, _precondition(inverses, gradient))
             goal = tolerance**2 * _dots(weights[:-1], weights[:-1])
             goal += _RESOLUTION * importance.sum(0)
@@ -158,7 +160,8 @@ class LogisticFits:
             forcing = max(min(_FORCING, tolerance * excess), 0.5 / excess)
             step = self._newton_step(chances, gradient, importance, inverses, forcing)
             rise = _product(self.rows, step)
-            # Halve steps that would raise the objective. The steps of finished fits are noise.
+            # A step that would raise the objective is halved. Finished fits are left out, because
+            # their steps consist of rounding errors.
             limit = torch.where(decrement > goal, -0.5 * _dots(gradient, step), torch.inf)
             size = torch.ones_like(limit)
             tried = weights + step, logits + rise
@@ -215,8 +218,8 @@ class LogisticFits:
 
     def _pull(self, errors: Logits) -> Weights:
         pulled: Weights = _product(self.rows.T, errors)
-        # A row's errors sum to 0 over the classes. Rounding must not change that, because the
-        # penalty does not bound the sum of the intercepts.
+        # A row's errors sum to 0 over the classes. Subtracting the mean removes the rounding error
+        # of this sum, because no penalty keeps the sum of the intercepts from drifting.
         return pulled if errors.shape[1] == 1 else pulled - pulled.mean(1, keepdim=True)
 
     def _inverses(self, weights: Weights, importance: Importance) -> Inverses:
@@ -229,7 +232,8 @@ class LogisticFits:
                 (part * bent[:, None]).T @ part
                 for part, bent in zip(self.rows.split(8192), column.split(8192), strict=True)
             ).double()
-            # The penalty, and a term that keeps a curvature from becoming negative by rounding.
+            # The 1 is the penalty's curvature. The second term keeps rounding from making a
+            # curvature negative.
             curvature.diagonal().add_(1 + 1e-6 * curvature.trace())
             inverses.append(
                 torch.cholesky_inverse(torch.linalg.cholesky_ex(curvature).L).to(column)

@@ -110,7 +110,8 @@ def nearest(
     for start in range(0, len(task.documents), _DOCUMENTS):
         part = task.documents[start : start + _DOCUMENTS]
         rows = sentences.documents.rows(part, task.name)
-        # In double precision, equal documents have equal cosines at any place in a block.
+        # In double precision, equal documents get equal cosines, whatever their position in a
+        # block.
         documents = _of_length_1(rows) if similarity == "cosine" else rows.astype(np.float64)
         keys = np.concatenate([best, _keys(asked @ documents.T, start)], axis=1)
         best = keys if keys.shape[1] <= most else np.partition(keys, -most, axis=1)[:, -most:]

@@ -150,8 +150,8 @@ def _accuracies(
 
 
 def _means(accuracies: Float64[np.ndarray, "splits decays"]) -> Float64[np.ndarray, " decays"]:
-    # Ties of half a hundredth are common. So the order of the sum matters, and the choice of
-    # `round`: numpy's here, Python's in `_percent`.
+    # Means often lie halfway between two hundredths. Like SentEval, this code therefore sums in a
+    # fixed order and rounds by numpy here, but by Python in `_percent`.
     return np.array([round(100 * np.mean(column), 2) for column in accuracies.T.copy()])
 
 

@@ -72,7 +72,7 @@ def stratified_folds(
     Returns:
         The training rows and the held-out rows of each fold, both in ascending order.
     """
-    # The import takes half a second, which other workers need not spend.
+    # This import is not at the top: it takes half a second, which other workers need not spend.
     from sklearn.model_selection import StratifiedKFold
 
     splitter = StratifiedKFold(n_splits=folds, shuffle=True, random_state=seed)

@@ -134,7 +134,8 @@ def paired_cosine(
         NonFiniteError: A row is not finite, or is the zero vector without `zeros`.
     """
     u, v = left.astype(np.float64), right.astype(np.float64)
-    with np.errstate(invalid="ignore"):  # infinity times 0
+    with np.errstate(invalid="ignore"):
+        # Infinity times 0 is NaN, about which numpy would warn.
         lengths = np.linalg.norm(u, axis=1) * np.linalg.norm(v, axis=1)
     if zeros:
         lengths[lengths == 0] = 1.0
@@ -174,7 +175,7 @@ _METRICS: dict[str, Callable[[Numbers, Numbers, str], float]] = {
 
 
 def _ranks(array: Float64[np.ndarray, " rows"]) -> Float64[np.ndarray, " rows"]:
-    # without scipy.stats, because its import costs every worker half a second
+    # This function does without scipy.stats, whose import takes half a second in every worker.
     _, inverse, counts = np.unique(array, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     ranks: Float64[np.ndarray, " rows"] = (last - (counts - 1) / 2)[inverse]
@@ -194,7 +195,8 @@ def _checked(numbers: Numbers, name: str) -> Float64[np.ndarray, " rows"]:
 def _unit(array: Float64[np.ndarray, " rows"], name: str) -> Float64[np.ndarray, " rows"]:
     centered = array - array.mean()
     length = float(np.linalg.norm(centered))
-    # Rounding can move the mean of equal numbers away from them; that is no variance.
+    # Rounding can move the mean of equal numbers away from them; the remaining differences are no
+    # variance.
     if np.ptp(array) == 0 or length <= 1e-13 * float(np.linalg.norm(array)):
         raise NonFiniteError(f"{name}: all {array.size} values are {array[0]}, so nothing varies")
     unit: Float64[np.ndarray, " rows"] = centered / length

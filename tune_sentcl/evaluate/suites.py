@@ -140,8 +140,9 @@ def score_sets(encode: Encode, sets: EvaluationSets, measures: Measures) -> Eval
         for protocol, seed in _ways(missing.group, measures):
             measurement = Measurement(sets.data, missing.task, "test", protocol, seed)
             scores.append(_failed(measurement, missing.error))
-    # An encoder of this package may allow TF32 in its own passes, but classifiers compute in fp32.
-    # A caller's model may be on a GPU while classifiers train on the CPU.
+    # Classifiers compute in fp32, even after an encoder of this package has allowed TF32 for its
+    # own passes. The setting names the GPU, because a caller's model may use it while classifiers
+    # train on the CPU.
     with tensor_cores(torch.device("cuda"), allowed=False):
         sentences = SentenceTable(encode, *map(sets.texts, get_args(Prompt)))
         zeros = few_zeros(sentences, sets.graded)
@@ -212,7 +213,7 @@ def _measurements(
     sets: EvaluationSets, measures: Measures
 ) -> Iterator[tuple[_Task, str, int | None]]:
     own = [(task, task.protocol, None) for task in sets.own]
-    # Tasks that need no classifier come first, among custom tasks and in suites.
+    # Tasks without a classifier come first, among the custom tasks and among the suites.
     yield from (planned for planned in own if planned[1] in ("cosine", "retrieval"))
     groups: dict[str, tuple[_Task, ...]] = {
         "sts": sets.sts,

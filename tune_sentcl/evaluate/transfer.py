@@ -126,7 +126,8 @@ def score_labeled(
             )
 
     if dev is not None:
-        # One call predicts the dev and the test rows; no fit trains on either.
+        # One call predicts the dev rows and the test rows, because no fit trains on either of
+        # them.
         both = dev if test is None else joined(dev, test)
         outcome = classifier.dev_then_test(rows, dev, both)
         count = len(dev.labels)
@@ -212,7 +213,7 @@ def _pair_features(
 
 def _f1(gold: RowNumbers, said: RowNumbers, average: Literal["binary", "macro"]) -> float:
     """The F1 x 100 of class 1, or the mean over all classes in `gold` or `said`."""
-    # The import takes half a second, which other workers need not spend.
+    # This import is not at the top: it takes half a second, which other workers need not spend.
     from sklearn.metrics import f1_score
 
     return 100 * float(f1_score(gold, said, average=average, zero_division=0.0))

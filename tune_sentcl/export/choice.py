@@ -182,7 +182,8 @@ class Choice:
 
     def command(self, row: Mapping[str, Any]) -> str | None:
         """The command that trains a trial again, given its whole row; see `train_command`."""
-        # If the stage objective has selected the weights, the id and the weights depend on it.
+        # If the stage objective selected the weights, the trial's id and weights depend on it, so
+        # the command must state it.
         stage = self._compared(row["trial_id"]) if row["selection_fingerprint"] else None
         return train_command(row["config"], _searched(row), stage, self.study.manifest.plugins)
 

@@ -25,7 +25,7 @@ from tune_sentcl.store.objects import storage_errors
 from tune_sentcl.store.rows import LIBRARIES, library_versions
 from tune_sentcl.store.study import Study
 
-# Torch takes seconds to import, so faults and the chosen trial are reported first.
+# Functions import this after they have reported faults, because loading torch takes seconds.
 if TYPE_CHECKING:
     from tune_sentcl.model.encoder import Encoder
 
@@ -226,7 +226,7 @@ def _start(candidate: Candidate) -> "Encoder":
             Fault("encoder.checkpoint", value=value, rule=rule, move="Restore the files.")
         )
     encoder = load_encoder(checkpoint, row["encoder.pooling"], row["encoder.max_length"])
-    # Rows that are older than these hyperparameters have no prefixes.
+    # A row from a release without these hyperparameters has no prefixes.
     encoder.prefixes = Prefixes(
         row["encoder.query_prefix"] or "", row["encoder.text_prefix"] or ""
     )
@@ -307,7 +307,7 @@ def _by_kind(scores: _Scores) -> dict[tuple[Any, ...], str]:
     for score in scores:
         whole = score["subset"] is None and score["aggregation"] in (None, "all")
         if whole and score["value"] is not None:
-            # A trainer's evaluator does not tell which data it reads.
+            # A trainer's evaluator does not say which data it reads, so `data` and `n` stay empty.
             shown = score if score["n"] else {**score, "data": "", "n": ""}
             groups.setdefault(tuple(shown[name] for name in _SCORE), []).append(score["value"])
     return {kind: _mean(values) for kind, values in groups.items()}

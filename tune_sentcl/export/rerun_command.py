@@ -63,7 +63,8 @@ def train_command(
     if _needs_root(config):
         words += ["--data", ROOT]
     given = [o for o in objectives if not any(unmeasured([o], [config.evaluation]))]
-    if given != [DEFAULT]:  # the default of the command
+    if given != [DEFAULT]:
+        # The command maximizes DEFAULT if it names no objective.
         words += [word for objective in given for word in ("--objective", str(objective))]
     if stage is not None and stage != next(iter(given), DEFAULT):
         words += ["--stage-objective", str(stage)]

@@ -235,7 +235,7 @@ class History:
         for number, objective in enumerate(self.objectives):
             for score in scores:
                 if score.value is not None and objective.picks(score):
-                    # Existing values stay, as in `StudyDriver.commit`.
+                    # An existing value stays, because `StudyDriver.commit` also keeps it.
                     key = (number, score.classifier_seed)
                     record.objective_values.setdefault(key, score.value)
 

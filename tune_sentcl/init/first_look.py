@@ -34,7 +34,8 @@ def proposed_searches(path: Path, objective: str, minutes: float) -> Iterator[st
     """
     space, budget, limit = load_space(str(path)), _LEAST, None
     look_time = whole_time = some_rows = ""
-    # A search refuses rows that are also in a task, but `init` has already named these rows.
+    # `init` has already named the rows that are also in a task, so these searches must not refuse
+    # them.
     options = SearchOptions(objectives=(objective,), allow_overlap=True)
     halves = any(config.evaluation.every for config in space.configurations)
     options = options if halves else replace(options, scheduler="none")

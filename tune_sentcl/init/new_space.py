@@ -147,7 +147,7 @@ def new_space(
         "columns": columns,
         "blanks": blanks,
         "own": list(own),
-        # A score that needs a classifier takes too long to be measured during a trial.
+        # Training a classifier takes too long for a score that is measured during a trial.
         "is_scored": any(score.is_cheap and score.split == "dev" for score in scores),
         **_sizes(len(corpus), encoder),
         **vars(recipe),
@@ -201,7 +201,7 @@ def _write_rows(
 
     `apart` holds the rows of the file's own splits; None: no rows are held out.
     """
-    # The random order makes the first rows of a sorted file typical of all rows.
+    # The order is random, so that the first rows of a sorted file are typical of all rows.
     order = np.random.default_rng(0).permutation(len(corpus))
     corpus = make_corpus(corpus.kind, corpus.table.take(pa.array(order)), corpus.source)
     with atomic_folder(folder) as scratch:
@@ -218,7 +218,8 @@ def _write_rows(
             written = (
                 f"the {len(corpus):,} examples that remain for training are in {folder / ROWS}"
             )
-        # Too few rows are refused before torch is imported. A bad encoder leaves no folder behind.
+        # Too few rows are refused above, before `_lengths` imports torch. If it cannot load the
+        # encoder, no folder is left behind.
         notes = [*_lengths(corpus, encoder), written]
     if "row" in corpus.table.column_names:
         notes.append("each positive of a list has become a row of its own")
@@ -237,7 +238,8 @@ def _described(rows: Path, columns: str, corpus: Corpus) -> Iterator[str]:
 
 def _lengths(corpus: Corpus, encoder: str) -> Iterator[str]:
     """Sentences on the lengths of the texts in tokens, and how many are truncated."""
-    from tune_sentcl.model.checkpoints.tokenizer_files import quiet  # these imports load torch
+    # These imports are not at the top, because they load torch.
+    from tune_sentcl.model.checkpoints.tokenizer_files import quiet
     from tune_sentcl.model.encoder import load_encoder
     from tune_sentcl.model.tokenizing import token_ids
 

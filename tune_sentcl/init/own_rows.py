@@ -146,7 +146,7 @@ def _guessed(rows: Path, names: Sequence[str], columns: Mapping[str, str]) -> di
     Raises:
         DataError: The header of a CSV or TSV file looks like a row.
     """
-    # `sent1` has a role only beside `sent0`, as in SimCSE's file; here there is no `sent0`.
+    # `sent1` has a role only beside `sent0`, as in SimCSE's file; no column here is named `sent0`.
     known = {n: role_of(n, columns)[1] for n in names if n.strip().casefold() != "sent1"}
     free = [name for name in names if not known.get(name) and "," not in name]
     values = {name: _values(rows, name) for name in free}
@@ -175,7 +175,7 @@ def _require_header(rows: Path, names: Sequence[str], texts: Sequence[str]) -> N
         DataError: The names of two columns are sentences, or the name of a column is a number.
     """
     sentences = [n for n in texts if len(n.split()) > 3 or n.rstrip().endswith((".", "?", "!"))]
-    # pandas names columns without a name by numbers from 0.
+    # pandas gives a column without a name its number from 0, which is no sign of a missing header.
     strange = [n for n in texts if _is_number(n) and n != str(names.index(n))]
     if strange or len(sentences) > 1:
         rule = "the first line must name the columns, but it looks like a row"
@@ -189,7 +189,8 @@ def _values(rows: Path, name: str) -> list[str]:
     """The first values of a column that are not empty; none if it does not hold text."""
     try:
         table, _ = _read(rows, {"text": name}, lambda _: ("text",))
-    except DataError:  # not text, or two columns have this name
+    except DataError:
+        # The column holds no texts, or two columns have this name.
         return []
     column = table.column("text")
     if not pa.types.is_string(column.type):

@@ -33,8 +33,10 @@ At this level, Dunnett's and Tukey's comparisons of one study together stay near
 """
 _FALL = 8.0
 """A collapsed seed lies more than this many standard deviations of the noise below the others."""
-_UNEVEN = 0.04  # the probability that an ordinary configuration counts as having a greater spread
-_NORMAL_MAD = 1.4826  # sd of a normal variable, in median absolute deviations
+# The probability that a configuration with an ordinary spread counts as having a greater spread.
+_UNEVEN = 0.04
+# The standard deviation of a normal variable is this many median absolute deviations.
+_NORMAL_MAD = 1.4826
 
 
 @dataclass(frozen=True)
@@ -250,7 +252,7 @@ def _residuals(table: Table) -> tuple[Table, Float64[np.ndarray, " k"]]:
         return np.zeros_like(table), np.ones(k)
     residuals = table - table.mean(axis=1, keepdims=True)
     residuals -= residuals.mean(axis=0)
-    # A fit without the row has a sum of squares that is smaller by this much.
+    # Leaving the row out of the fit reduces the sum of squares by this much.
     own = (residuals**2).sum(axis=1) * k / (k - 1)
     others = (residuals**2).sum() - own
     ratio = np.divide(own * (k - 2), others, out=np.zeros(k), where=others > TOLERANCE**2)
@@ -274,8 +276,8 @@ def collapsed_seeds(scores: Scores) -> dict[str, list[int]]:
     if min(table.shape) < 2:
         return {}
     deviations = table - np.nanmedian(table, axis=1, keepdims=True)
-    # Of two middle values, take the upper: with two configurations, either can then be the one
-    # that fell.
+    # Of two middle values, the upper is taken, so that with two configurations the lower score can
+    # count as fallen.
     deviations -= np.nanquantile(deviations, 0.5, axis=0, method="higher")
     sizes = np.abs(deviations[~np.isnan(deviations) & (deviations != 0)])
     noise = _NORMAL_MAD * float(np.median(sizes)) if len(sizes) else 0.0

@@ -29,7 +29,7 @@ It is the smallest number with which Dunnett's test at level `ALPHA` establishes
 computed for winner, runner-up and an untrained baseline, which has no noise and adds no degree of
 freedom: 8 seeds show 1.93 sds, 7 seeds 2.15, and 3 seeds 6.4.
 """
-_CONFIRMED = 3  # winner, baseline and runner-up
+_CONFIRMED = 3  # a confirmation compares the winner, the baseline and the runner-up
 
 _NEXT_LEVEL = 0.2
 """The level of a confirmation, as a share of the level of the previous confirmation.
@@ -200,7 +200,8 @@ def shown(plan: SeedPlan, confirm: int, noise: tuple[float, int]) -> str:
         more = f"give --seeds 0,1,2 or --confirm {CONFIRMATION_SEEDS}"
         return f"{seed} cannot show whether a difference is luck: {more}"
     sd, older = noise
-    if math.isnan(sd) or sd <= TOLERANCE:  # equal scores say nothing of others
+    if math.isnan(sd) or sd <= TOLERANCE:
+        # Equal scores do not show how much the scores of other configurations vary.
         return ""
     known = f"standard deviation over seeds {sd:.2g}, from {older} earlier configurations"
     return f"{seeds} {kind} can show differences of {least * sd:.2g} points or more ({known})"

@@ -61,7 +61,8 @@ def dunnett_p(t: float, configurations: int, df: float) -> float:
     errors, control = np.sqrt(chdtri(df, 1 - _MIDDLES) / df)[:, None], _NORMALS[None, :]
     reach = math.sqrt(2) * abs(t) * errors
     inside = (ndtr(reach + control) - ndtr(control - reach)) ** (configurations - 1)
-    # If the quadrature is not precise enough, the p-value of a single comparison is a lower bound.
+    # The p-value of a single comparison is a lower bound, which replaces an inexact result of the
+    # quadrature.
     return max(two_sided_p(t, df), 1 - float(inside @ _WEIGHTS @ _MIDDLE_WEIGHTS))
 
 
@@ -85,7 +86,8 @@ def critical_t(df: float, configurations: int, alpha: float, *, with_control: bo
     if not df:
         return math.inf
     p_value = dunnett_p if with_control else tukey_p
-    # Bonferroni's correction for all pairs needs a greater t, which is the upper limit here.
+    # Bonferroni's correction for all pairs needs a greater t than either test, so that t is the
+    # search's upper limit.
     most = -float(stdtrit(df, alpha / (configurations * (configurations - 1)))) + 1e-6
     return float(brentq(lambda t: p_value(t, configurations, df) - alpha, 0.0, most, xtol=1e-10))
 

@@ -44,8 +44,8 @@ def ranked(
     """The loss of `cosent`, with any similarity of the pairs in place of the cosine."""
     check_temperature(temperature)
     logits = similarities / temperature
-    # Row i, column j: the logit of pair j minus that of pair i, kept where pair j has the lower
-    # score.
+    # Entry (i, j) is the logit of pair j minus the logit of pair i; it counts if pair j has the
+    # lower score.
     ordered = scores[:, None] > scores[None, :]
     differences = (logits[None, :] - logits[:, None]).masked_fill(~ordered, -torch.inf)
     return torch.logsumexp(torch.cat([logits.new_zeros(1), differences.flatten()]), dim=0)

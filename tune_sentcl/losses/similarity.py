@@ -29,8 +29,8 @@ def pairwise_similarity(
     Returns:
         The similarity of each pair of rows.
     """
-    # Autocast would round the product to the eight bits of bfloat16. Dividing by the temperature
-    # magnifies that error: cosines near 0.9 over 0.05 would have steps of an eighth.
+    # Autocast would round the product to bfloat16's eight bits. Dividing by the temperature
+    # magnifies this error: cosines near 0.9, divided by 0.05, would have steps of an eighth.
     with torch.autocast(left.device.type, enabled=False):
         left, right = widened(left), widened(right)
         if similarity == "cosine":

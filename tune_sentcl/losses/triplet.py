@@ -44,7 +44,7 @@ def triplet(
 def _distances(left: Embeddings, right: Embeddings, distance: Distance) -> Float[Tensor, " batch"]:
     if distance == "cosine":
         return 1 - paired_similarity(left, right)
-    # At equal embeddings, `norm` has gradient 0; the square root of a sum of squares has gradient
-    # NaN.
+    # If the embeddings are equal, the gradient of `norm` is 0, but that of the square root of a
+    # sum of squares is NaN.
     distances: Tensor = (widened(left) - widened(right)).norm(dim=-1)
     return distances

@@ -37,10 +37,10 @@ class DrawnAugmented:
 class Augment(PairMethod[AugmentConfig]):
     """Method `augment`: (1 - lambda) CE(batch) + lambda CE(drawn pairs), lambda 0.5 by default.
 
-    The authors published no code for this method. A drawn pair joins an anchor's premise and a
-    hypothesis that SCL would draw as the anchor's positive (entailment) or negative. A hypothesis
-    of the same premise keeps its label. A hypothesis of another premise gets
-    `cross_premise_label`.
+    The authors published no code for this method. A drawn pair consists of an anchor's
+    premise and a hypothesis that SCL would draw for this anchor, either as a positive (label
+    entailment) or as a negative. A hypothesis of the same premise keeps its label. A hypothesis of
+    another premise gets `cross_premise_label`.
     """
 
     def draw(self, batch: Batch, generator: np.random.Generator) -> DrawnAugmented:

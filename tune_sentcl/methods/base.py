@@ -164,7 +164,8 @@ def embed(
     """
     if chunk is None or chunk >= len(tokens):
         return _encoded(encoder, tokens, divisor)
-    # torch's checkpoint restores a GPU's random state only if an argument is a tensor on that GPU.
+    # torch's `checkpoint` restores the random state of a GPU only if an argument is a tensor on
+    # this GPU.
     here = next(encoder.parameters())
     starts = range(0, len(tokens), chunk)
     parts = [tokens.take(np.arange(s, min(s + chunk, len(tokens)))) for s in starts]

@@ -44,8 +44,9 @@ def draw_candidates(
         premises: The number of each row's premise, equal for equal premises.
         labels: 0 entailment, 1 neutral, 2 contradiction.
         generator: Draws the candidates; unused if both counts are `"all"`.
-        num_positives: Most positives of an anchor, its own row included.
-        num_negatives: Most negatives of an anchor.
+        num_positives: The largest number of positives that an anchor gets, its own row included,
+            or `"all"`.
+        num_negatives: The largest number of negatives that an anchor gets, or `"all"`.
         anchors: `entailment`, one for each entailed row (the authors' code), or `premise`, the
             first entailed row of each premise (the paper's text).
 
@@ -60,8 +61,10 @@ def draw_candidates(
     negatives = ~possible
     positives = possible.copy()
     others = possible.copy()
-    others[np.arange(len(rows)), rows] = False  # an anchor's own row is always drawn
-    # The order of draws fixes the random numbers: anchor by anchor, positives first.
+    # An anchor's own row is always among its positives, so it is not removable.
+    others[np.arange(len(rows)), rows] = False
+    # The loop draws anchor by anchor, positives first; another order would give other random
+    # numbers.
     for anchor in range(len(rows)):
         if num_positives != "all":
             _drop_surplus(positives[anchor], others[anchor], num_positives - 1, generator)

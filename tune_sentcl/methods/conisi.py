@@ -54,7 +54,8 @@ def replace_subwords(
     chosen = generator.choice(len(changed), size=count, replace=False)
     replaced = generator.random(count) < _REPLACED
     if not replaced.any():
-        replaced[0] = True  # `chosen` is in random order, so this is a random subword
+        # `chosen` is in random order, so its first element is a random position.
+        replaced[0] = True
     for position in chosen[replaced]:
         drawn = changed[position]
         while drawn == ids[position]:
@@ -166,7 +167,8 @@ class Conisi(Method[ConisiConfig, Encoder]):
         texts = batch.texts("text")
         turned = [self._antonyms.replace(text, share, generator) or text for text in texts]
         tokens = self.encoder.contents(turned)
-        # c equals x if no word has an antonym, or if truncation removes all words with antonyms.
+        # The antonym text equals the original if no word has an antonym, or if truncation removes
+        # all of its antonyms.
         same = [own == content for own, content in zip(tokens, lists, strict=True)]
         composed = [
             lists[other] if unchanged else own

@@ -142,7 +142,7 @@ class Gist(TripletMethod[GistConfig]):
         near = cosines.diagonal()
         margin = config.margin * (near.abs() if config.margin_kind == "relative" else 1)
         left_out = cosines > (near - margin)[:, None]
-        # A row's positive is always a candidate; a sentence is never a candidate for itself.
+        # The positive of a row stays a candidate; the row's own sentence never is one.
         itself = torch.eye(rows, dtype=torch.bool)
         blocks = (cosines.shape[1] - rows - negatives) // rows
         own = torch.cat([itself, itself.new_zeros(rows, negatives), *[itself] * blocks], dim=1)

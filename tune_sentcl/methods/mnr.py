@@ -81,7 +81,7 @@ class Mnr(TripletMethod[MnrConfig]):
             return None
         own = _own(triplets)
         negative = ~own
-        negative[:, len(own) :] = True  # every candidate but the row's positive
+        negative[:, len(own) :] = True  # this marks every candidate but the row's positive
         bias = math.log(config.negative_weight) * (own & negative).to(torch.float32)
         if config.hardness or config.false_margin is not None:
             cosines = _cosines(triplets.anchors, documents).detach()

@@ -95,8 +95,8 @@ class PairMethod(Method[PairConfigT, Encoder]):
         rows: tuple[Tensor, Tensor] | None = None
         scale: float | None = None
         if self._share:
-            # Two parts, because hypotheses are shorter, and padding them to the premises' length
-            # would waste time.
+            # Premises and hypotheses are encoded as two parts: hypotheses are shorter, and padding
+            # them to the length of the premises would waste time.
             distinct, indices = in_order(np.concatenate(columns))
             first = int(indices[: len(batch)].max()) + 1
             divided = [part for part in (distinct[:first], distinct[first:]) if len(part)]
@@ -129,8 +129,8 @@ class PairMethod(Method[PairConfigT, Encoder]):
         if drawn.rows is None:
             return EncodedPairs(parts[0], parts[1], labels)
         embeddings = torch.cat(parts)
-        # On the CPU, the gradient of index_select adds in a fixed order, but that of fancy
-        # indexing does not. On CUDA both vary, so a GPU repeats a trial only up to rounding.
+        # On the CPU, the gradient of `index_select` adds in a fixed order, which that of fancy
+        # indexing does not. On CUDA neither does, so a GPU repeats a trial only up to rounding.
         u, v = (embeddings.index_select(0, self.to_device(rows)) for rows in drawn.rows)
         return EncodedPairs(u, v if drawn.scale is None else v * drawn.scale, labels)
 

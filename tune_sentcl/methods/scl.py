@@ -53,7 +53,8 @@ class Scl(PairMethod[SclConfig]):
 
     def _contrast(self, pairs: EncodedPairs, drawn: DrawnContrast) -> Scalar:
         if not len(drawn.anchors):
-            return pairs.u.new_zeros(())  # the authors' code divides 0 by 0 in this case
+            # Without an anchor the loss is 0; the authors' code divides 0 by 0 in this case.
+            return pairs.u.new_zeros(())
         losses = supervised_contrastive(
             pairs.u.index_select(0, self.to_device(drawn.anchors)),
             pairs.v,

@@ -38,7 +38,7 @@ class Compression:
         cut: EmbeddingMatrix = normalize(torch.from_numpy(embeddings)[:, : self.width]).numpy()
         if self.quantization == "none":
             return cut
-        # The import takes three seconds, so it is not at the top.
+        # This import is not at the top, because it takes three seconds.
         from sentence_transformers.util import quantize_embeddings
 
         if self.quantization == "int8":

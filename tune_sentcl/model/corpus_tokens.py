@@ -17,8 +17,10 @@ from tune_sentcl.model.checkpoints.checkpoint_files import holds_queries
 from tune_sentcl.model.encoder import Encoder
 from tune_sentcl.model.tokens import Tokens
 
-_CHUNK = 8_192  # sentences at a time, because lists of numbers take ten times the memory of arrays
-_HELD = 4  # the corpora of a trial, of its plan, and of earlier trials
+# Sentences are tokenized this many at a time: tokenizers return lists of numbers, which take ten
+# times the memory of arrays.
+_CHUNK = 8_192
+_HELD = 4  # enough for the corpora of a trial, of its plan, and of earlier trials
 _held: dict[tuple[object, ...], "CorpusTokens"] = {}
 _opening = Lock()
 

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from tune_sentcl.errors import CaptureError
 
-# torch has no class of its own for these errors: cuBLAS and cuDNN allocate memory by themselves.
+# Only torch's CUDA allocator raises OutOfMemoryError. If the CPU's allocator, cuBLAS, cuDNN or
+# CUDA itself lacks memory, the error is known by one of these texts.
 _NO_MEMORY = (
     "DefaultCPUAllocator",
     "CUBLAS_STATUS_ALLOC_FAILED",
@@ -24,8 +25,11 @@ _NO_MEMORY = (
 PINNING = threading.RLock()
 """A lock held while memory is pinned, which another thread's CUDA graph capture forbids."""
 
-_CONTEXT = 2**29  # bytes of CUDA and its libraries per process, which torch does not count
-_allowed = 1.0  # share of GPU memory of this process; torch before 2.7 does not tell it
+# Bytes that CUDA and its libraries take in each process; torch does not count them.
+_CONTEXT = 2**29
+# The share of GPU memory that this process may use; torch before 2.7 has no function that returns
+# it.
+_allowed = 1.0
 
 
 @contextmanager
@@ -83,7 +87,8 @@ def deterministic(*, wanted: bool) -> Iterator[None]:
     if not wanted:
         yield
         return
-    # cuBLAS reads the variable on first use; without it torch refuses matrix products.
+    # Without this variable, torch refuses deterministic matrix products; cuBLAS reads it at its
+    # first use.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     before = torch.are_deterministic_algorithms_enabled()
     warned = torch.is_deterministic_algorithms_warn_only_enabled()

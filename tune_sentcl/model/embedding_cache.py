@@ -25,9 +25,10 @@ from tune_sentcl.errors import Fault, ResourceError, first_line
 from tune_sentcl.shapes import EmbeddingMatrix
 
 Encode = Callable[[Sequence[str]], EmbeddingMatrix]
-Digests = NDArray[Any]  # bytes; beartype rejects numpy.bytes_ with a length
+# Arrays of bytes; the annotation is Any, because beartype rejects numpy.bytes_ with a length.
+Digests = NDArray[Any]
 
-_CHUNK = 65_536  # sentences per file, which a killed process loses at most
+_CHUNK = 65_536  # sentences per file; a killed process loses at most this many
 _log = logging.getLogger(__name__)
 
 
@@ -72,8 +73,9 @@ class EmbeddingCache:
         if (numbers < 0).any():
             start = time.perf_counter()
             with self._locked():
-                missing = np.flatnonzero(self._find(digests) < 0)  # others may have written by now
-                # Sorted by digest, because lookups search a file by bisection.
+                # Another process may have written some of them while this one waited for the lock.
+                missing = np.flatnonzero(self._find(digests) < 0)
+                # The digests of a file are sorted, because `_find` searches them by bisection.
                 distinct = missing[np.unique(digests[missing], return_index=True)[1]]
                 for first in range(0, len(distinct), _CHUNK):
                     chosen = distinct[first : first + _CHUNK]
@@ -120,7 +122,8 @@ class EmbeddingCache:
                     self._parts[path] = _mapped(path)
                 except (pa.ArrowException, OSError) as error:
                     if getattr(error, "errno", None):
-                        raise  # the error may not be the file's
+                        # An error with an errno comes from the system; the file may be undamaged.
+                        raise
                     _log.warning(
                         "%s is damaged (%s) and is computed again", path, first_line(error)
                     )
@@ -167,7 +170,8 @@ class EmbeddingCache:
     def _explained(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, NotImplementedError) as error:  # the system may have no locks
+        except (OSError, NotImplementedError) as error:
+            # Some file systems do not support locks.
             rule = f"must be a folder that can be read and written ({first_line(error)})"
             move = "Set TUNE_SENTCL_CACHE to a folder with free disk space."
             raise ResourceError(

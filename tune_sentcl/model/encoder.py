@@ -30,8 +30,8 @@ from tune_sentcl.model.tokenizing import adds_cls, evaluation_tokens, token_ids
 from tune_sentcl.model.tokens import InputTemplate, Tokens
 from tune_sentcl.shapes import EmbeddingMatrix, Embeddings
 
-# Without cuDNN's attention, which plans anew for each shape: on an H200, a step of MiniLM in bf16
-# takes 267 ms with it and 24 ms without.
+# cuDNN's attention is left out, because it plans anew for each shape: on an H200, a step of MiniLM
+# in bf16 takes 267 ms with it and 24 ms without.
 _ATTENTION = (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH)
 
 _Found = TypeVar("_Found")
@@ -190,7 +190,7 @@ class Encoder(nn.Module):
             return means
         if self.pooling == "modules":
             return self.head.from_features(self._run(token_states.padded_features, tokens))
-        # An input without tokens needs a padded batch.
+        # A batch with an input of no tokens cannot be packed, so it is padded.
         packed = self.packs and bool(tokens.lengths.all())
         if packed and self.training and (runner := self.runner) is not None:
             pooled = self._run(lambda given, tokens: runner(given, tokens, divisor), tokens)
@@ -297,7 +297,8 @@ class Encoder(nn.Module):
                 raise
         else:
             return embeddings.float()
-        # After the handler, because the exception's traceback holds the states.
+        # The retry runs after the handler: inside it, the exception's traceback would keep the
+        # states in memory.
         if self.drop_runner():
             return self._encoded_batch(tokens)
         halves = np.array_split(np.arange(len(tokens)), 2)
@@ -333,8 +334,9 @@ def load_encoder(
         CheckpointError: The checkpoint cannot be loaded or does not support the pooling.
     """
     base = load_base(checkpoint)
-    # All encoders share the tokenizer: nothing trains it, and copying its vocabulary takes long.
     pooling, max_length = used(checkpoint, pooling, max_length)
+    # Only the transformer is copied. All encoders share one tokenizer, because training does not
+    # change it and copying its vocabulary takes long.
     transformer = copy.deepcopy(base.transformer)
     encoder = Encoder(transformer, base.tokenizer, pooling, max_length, train_length)
     if pooling == "modules" and not len(base.head):

@@ -10,9 +10,9 @@ from tune_sentcl.errors import NonFiniteError
 from tune_sentcl.model.tokens import Tokens, batches_by_length
 from tune_sentcl.shapes import EmbeddingMatrix
 
-# A CPU is fastest if states fit its caches; a GPU is fastest with large batches.
+# A CPU is fastest if a batch's states fit its caches; a GPU is fastest with large batches.
 _TOKENS_ON_CPU, _TOKENS_ON_GPU = 1024, 32768
-_MOST_WAITING = 2**26  # numbers, a quarter of a GiB
+_MOST_WAITING = 2**26  # numbers that wait on the device to be copied; they take a quarter of a GiB
 
 Progress = Callable[[int, int], None]
 """Called with the number of encoded distinct sentences, and their total number."""
@@ -39,7 +39,8 @@ def by_batches(
     """
     matrix = np.empty((len(tokens), width), dtype=np.float32)
     budget = _TOKENS_ON_CPU if device.type == "cpu" else _TOKENS_ON_GPU
-    # A copy to the host waits for the device, so one copy serves many batches.
+    # Each copy to the host waits for the device, so the embeddings of many batches are copied
+    # together.
     waiting: list[Tensor] = []
     copied = done = 0
     order = np.argsort(-tokens.lengths, kind="stable")

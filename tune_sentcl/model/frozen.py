@@ -77,7 +77,7 @@ class FrozenEncoder(nn.Module):
         self.tail = Tail()
         self.compression: Compression | None = None
         self.cache = EmbeddingCache(self._identity())
-        # One row only, because all rows may not fit in memory.
+        # This takes one row only, because all rows may not fit in memory.
         self.dim: int = self.cache.take(self.cache.locate(sentences, self._encode)[:1]).shape[1]
 
     @property
@@ -127,7 +127,8 @@ class FrozenEncoder(nn.Module):
             return identity
         device = torch.device(self.device)
         identity |= {"pooling": self.pooling, "max_length": self.max_length, "device": device.type}
-        with tensor_cores(device, allowed=True):  # `Encoder` does so in evaluation
+        with tensor_cores(device, allowed=True):
+            # `Encoder` also allows tensor cores when it encodes for an evaluation.
             identity["precision"] = matmul_precision()
         return identity | {name: version(name) for name in ("tokenizers", "torch", "transformers")}
 
@@ -195,7 +196,7 @@ def _read(
     count = 0
     with (
         Path(path).open(encoding="utf-8", errors="replace", newline="\n") as file,
-        np.errstate(over="ignore"),  # infinity is refused below
+        np.errstate(over="ignore"),  # the sum may overflow to infinity, which is refused below
     ):
         for number, line in enumerate(file, start=1):
             word, _, rest = line.rstrip().partition(" ")
@@ -204,7 +205,9 @@ def _read(
             vector = _numbers(rest)
             if total is None:
                 total = np.zeros(len(vector))
-            while len(vector) > len(total):  # some words of GloVe 840B contain spaces
+            while len(vector) > len(total):
+                # Some words of GloVe 840B contain spaces, so the first fields may belong to the
+                # word.
                 word, rest = f"{word} {rest.partition(' ')[0]}", rest.partition(" ")[2]
                 vector = _numbers(rest)
             if len(vector) != len(total) or not len(vector) or not np.isfinite(vector).all():
@@ -229,5 +232,6 @@ def _numbers(text: str) -> NDArray[np.float32]:
     try:
         return np.array(fields, dtype=np.float32)
     except ValueError:
-        # A word contains a space: the caller sees NaN and the number of fields.
+        # The line's word contains a space, so a field is no number. The caller needs only their
+        # count.
         return np.full(len(fields), np.nan, dtype=np.float32)

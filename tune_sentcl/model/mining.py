@@ -49,12 +49,14 @@ def mined_negatives(corpus: Corpus, config: DataConfig, checkpoint: Checkpoint) 
         CheckpointError: The encoder cannot be loaded.
         NonFiniteError: An embedding is not finite.
     """
-    import datasets  # slow to import
+    # This import is not at the top, because it is slow.
+    import datasets
     from sentence_transformers.util import mine_hard_negatives
 
     pairs = {name: corpus.texts(name) for name in ("anchor", "positive")}
     miner: Any = _Miner(checkpoint, corpus.sentences())
-    with redirect_stderr(io.StringIO()):  # the function's progress bars cannot be turned off
+    # The function's progress bars, which go to stderr, cannot be turned off.
+    with redirect_stderr(io.StringIO()):
         found = mine_hard_negatives(
             datasets.Dataset.from_dict(pairs),
             miner,
@@ -90,7 +92,8 @@ def with_negatives(corpus: Corpus, mined: pa.Table) -> Corpus:
     table, first = corpus.table, len(corpus.negatives()) + 1
     for place, column in enumerate(mined.columns[2:]):
         table = table.append_column(f"negative_{first + place}", column)
-    # Each source by itself, because the sources decide the batches, and therefore the fingerprint.
+    # Each source becomes a corpus of its own again, because batches and the fingerprint depend on
+    # the sources.
     parts = replace(corpus, table=table).by_source()
     joined = join_corpora([make_corpus(part.kind, part.table, part.source) for part in parts])
     return replace(joined, dropped=corpus.dropped, notes=corpus.notes)

@@ -55,7 +55,9 @@ def dense(layer: nn.Linear, activation: Activation) -> nn.Module:
     from sentence_transformers.sentence_transformer import modules
 
     library: Any = modules
-    with torch.device("meta"):  # so no random number is drawn for the layer that is replaced
+    # On the device `meta`, the constructor draws no random numbers for a layer that is replaced
+    # anyway.
+    with torch.device("meta"):
         made: nn.Module = library.Dense(
             layer.in_features,
             layer.out_features,

@@ -24,7 +24,8 @@ from tune_sentcl.model.device import to_device
 from tune_sentcl.model.tokens import Tokens
 from tune_sentcl.shapes import Mask, TokenStates
 
-# Attention is cheap beside the other layers, so many small groups would cost more than padding.
+# An input that fills at least this share of a group's width joins the group: attention is cheap
+# beside the other layers, so many small groups would cost more than padding.
 _LEAST_FILLED = 0.65
 
 
@@ -111,7 +112,7 @@ class Packing:
         flat = np.repeat(self.order * width, self._lengths) + self._within
         indices = to_device(flat, self.device)
         mask = torch.zeros(rows * width, dtype=torch.long, device=self.device)
-        # `mask[indices] = 1` would wait for a copy of the 1 to the GPU.
+        # `mask[indices] = 1` would wait until the 1 is copied to the GPU.
         mask.index_fill_(0, indices, 1)
         padded = scatter_rows(states[0], indices, rows * width)
         return padded.view(rows, width, -1), mask.view(rows, width)
@@ -139,8 +140,8 @@ class Packing:
         return within
 
     def _grouped(self) -> Iterator[Group]:
-        # From the longest down; an input that would fill too little of the width starts a new
-        # group.
+        # Inputs come from the longest to the shortest. An input that would fill too little of its
+        # group's width starts a new group.
         starts = [0]
         for row, length in enumerate(self._lengths.tolist()):
             if length < _LEAST_FILLED * self._lengths[starts[-1]]:
@@ -232,9 +233,10 @@ def _attend(
     causal, window = rest.get("is_causal"), rest.get("sliding_window")
     causal = module.is_causal if causal is None else causal
     repeats = query.shape[1] // key.shape[1]
-    if repeats > 1:  # several heads of queries share one head of keys
+    if repeats > 1:
+        # Several heads of queries share one head of keys and values.
         key, value = (part.repeat_interleave(repeats, dim=1) for part in (key, value))
-    # Under autocast, rotary positions leave queries and keys in single precision.
+    # Under autocast, the rotary embedding returns queries and keys in single precision.
     given = [part.to(value.dtype) for part in (query, key, value)]
     dropout, scale = rest["dropout"], rest["scaling"]
     if window is not None and window < packing.longest:
@@ -270,7 +272,8 @@ def attend_in_groups(
         query, key, value = (
             part.view(group.count, group.width, heads, width).transpose(1, 2) for part in parts
         )
-        mask = None if causal else group.mask  # padding comes last
+        # Padding comes last, so the causal mask already hides it.
+        mask = None if causal else group.mask
         states = scaled_dot_product_attention(
             query, key, value, mask, dropout, is_causal=causal, scale=scale
         )
@@ -321,7 +324,8 @@ def attend_in_windows(
         blocks = rows.unflatten(0, (count + 2, size))
         return torch.cat([blocks[start : start + count] for start in range(3 - causal)], dim=1)
 
-    # A block of zeros precedes the first block, and another follows the last.
+    # One block of zeros precedes the first block and another follows the last, so every block has
+    # two neighbors.
     around = (0, 0, 0, 0, size, (count + 1) * size - total)
     query, key, value = (pad(part[0].transpose(0, 1), around) for part in given)
     places = torch.arange(-size, (count + 1) * size, dtype=torch.int32, device=query.device)

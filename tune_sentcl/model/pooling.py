@@ -82,7 +82,8 @@ def pool_packed(
         first: The argument of `pool`.
     """
     average = _widened(states) if first is None else (_widened(first) + _widened(states)) / 2
-    # Every second segment lies between the ranges of two sentences.
+    # `ranges` holds the begin and end of each sentence, so every second segment lies between two
+    # sentences and is dropped.
     sums = torch.segment_reduce(average, "sum", offsets=ranges, unsafe=True)[::2]
     return sums / counts.unsqueeze(1)
 
@@ -126,7 +127,7 @@ def _last(states: TokenStates, mask: Mask) -> Embeddings:
     counts = mask.sum(dim=1)
     rows = torch.arange(len(states), device=states.device)
     last = _widened(states)[rows, (counts - 1).clamp(min=0)]
-    # A sentence without tokens becomes the zero vector, as in means.
+    # A sentence without tokens becomes the zero vector, as it does under mean pooling.
     return last.masked_fill((counts == 0).unsqueeze(1), 0.0)
 
 
@@ -136,18 +137,19 @@ def _masked_mean(
     pooling: Pooling,
     divisor: Divisor,
 ) -> Embeddings:
-    # `masked_fill` instead of a product, because 0 * inf would be NaN.
+    # A product with the mask would make NaN of 0 * inf, so the states are filled.
     kept = _widened(states).masked_fill(mask.unsqueeze(-1) == 0, 0.0)
     if isinstance(divisor, np.ndarray):
         divisors = np.array([padded_count(pooling, length) for length in divisor.tolist()])
         return kept.sum(dim=1) / to_device(divisors, kept.device).unsqueeze(1)
     if divisor is not None:
         return kept.sum(dim=1) / padded_count(pooling, divisor)
-    # The clamp makes a sentence without tokens the zero vector, not NaN.
+    # The clamp gives a sentence without tokens the zero vector instead of NaN.
     counts = mask.sum(dim=1, keepdim=True).clamp(min=1)
     return kept.sum(dim=1) / counts
 
 
 def _widened(states: Tensor) -> Tensor:
-    # Sums over many tokens lose digits in bfloat16.
+    # The states are summed in single precision, because bfloat16 loses digits in sums over many
+    # tokens.
     return states.to(torch.promote_types(states.dtype, torch.float32))

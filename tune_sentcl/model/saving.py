@@ -61,7 +61,8 @@ def export(encoder: Encoder, path: Path, metadata: Mapping[str, object], card: s
     from sentence_transformers import SentenceTransformer
 
     is_static = isinstance(encoder.transformer, TokenVectors)
-    # The library reads the files that it wraps, and must not overwrite a file that it has mapped.
+    # The library reads the weights back by memory map, and must not overwrite a file that it has
+    # mapped, so they first go to a scratch folder.
     with TemporaryDirectory() as scratch, quiet(), torch.random.fork_rng(devices=[]):
         if is_static:
             parts = [static_module(encoder.transformer, _saved_tokenizer(encoder))]
@@ -74,9 +75,11 @@ def export(encoder: Encoder, path: Path, metadata: Mapping[str, object], card: s
             whole.save_pretrained(str(path), create_model_card=False)
     if not is_static:
         stated = json.loads((path / _SETTINGS).read_text(encoding="utf-8"))
-        # The library rebuilds most tokenizers, and the rebuilt tokenizer does not lower-case.
+        # When it loads the folder, the library rebuilds most tokenizers, and a rebuilt one does
+        # not lower-case without this setting.
         stated["do_lower_case"] = is_lower_case(encoder.tokenizer)
-        if no_pooler := without_pooler(encoder.transformer):  # its reader would report new weights
+        # Without this, loading the folder would draw and report new weights for the pooler.
+        if no_pooler := without_pooler(encoder.transformer):
             stated["model_kwargs"] = no_pooler
         write_json(path / _SETTINGS, stated)
     write_json(path / OWN_FILE, own_metadata(encoder, metadata))
@@ -100,7 +103,7 @@ def _transformer_module(encoder: Encoder, scratch: Path) -> Any:
     first = library(
         str(scratch),
         model_kwargs={**options, **without_pooler(transformer)},
-        # Otherwise texts would pass through the tokenizer's chat template, if it has one.
+        # Otherwise the library passes texts through the tokenizer's chat template, if it has one.
         modality_config={"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
         module_output_name="token_embeddings",
     )
@@ -111,7 +114,8 @@ def _transformer_module(encoder: Encoder, scratch: Path) -> Any:
         move = "Choose an encoder whose tokenizer has the class that its model type uses."
         raise CheckpointError(Fault("encoder.checkpoint", rule=rule, move=move))
     first.processor.model_max_length = encoder.max_length
-    # WeightedLayerPooling gets the layers only if the config asks for them.
+    # The module WeightedLayerPooling needs the states of all layers, which the config must ask
+    # for.
     if encoder.pooling != "modules":
         first.model.config.output_hidden_states = encoder.pooling in _LAYER_START
     return first
@@ -175,24 +179,28 @@ def share(folder: Path) -> None:
 def _disk_errors() -> Iterator[None]:
     try:
         yield
-    except SafetensorError as error:  # safetensors raises it if the disk is full
+    except SafetensorError as error:
+        # safetensors raises this error instead of OSError if the disk is full.
         raise OSError(str(error)) from error
 
 
 def _write_weights(transformer: Any, folder: Path) -> None:
     """Write a transformer; if it has adapters, only the adapters."""
-    # The original format would undo renamings of adapters that were loaded and merged.
+    # Saving in the original format would undo the renamings of adapters that were loaded and
+    # merged.
     transformer.save_pretrained(folder, save_original_format=False)
 
 
 def _saved_tokenizer(encoder: Encoder) -> Any:
     tokenizer = copy.deepcopy(encoder.tokenizer)
     if getattr(tokenizer, "is_fast", False):
-        # Otherwise truncation and padding of the last call would be saved, and change the
+        # Otherwise the truncation and padding of the last call would be saved and change the
         # fingerprint.
         tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()
-    if isinstance(encoder.transformer, TokenVectors):  # its files state both only here
+    if isinstance(encoder.transformer, TokenVectors):
+        # For static embeddings, tokenizer.json is the only file that states length and side of the
+        # truncation.
         side = tokenizer.truncation_side
         tokenizer.backend_tokenizer.enable_truncation(encoder.max_length, direction=side)
     return tokenizer
@@ -234,7 +242,7 @@ def _behind(encoder: Encoder) -> list[nn.Module]:
 def _settings(encoder: Encoder) -> dict[str, Any]:
     """The base model's settings with the encoder's prefixes as prompts; others stay."""
     ours = encoder.prefixes
-    # `encode` uses the default prompt for sentences without a stated kind.
+    # If its caller names no prompt, `encode` applies the default prompt, here the last one named.
     named = {"query": ours.query, "document": ours.text}
     if ours.document is not None:
         named = {**named, "document": ours.document, "default": ours.text}
@@ -254,8 +262,8 @@ def _pooling_modules(encoder: Encoder) -> list[nn.Module]:
     if encoder.pooling == "mean_without_cls":
         cls = encoder.tokenizer.cls_token
         words = _vocabulary(encoder.tokenizer)
-        # The library also looks up words in lower case, so words that differ from the
-        # classification token only in case must be listed.
+        # WordWeights also looks up words in lower case. So each word that equals the
+        # classification token in lower case must be listed, or it would get the weight 0.
         alike = {word: 1.0 for word in words if word.lower() == cls and word != cls}
         before = [library.WordWeights(words, {**alike, cls: 0.0}, 1.0)]
     if encoder.pooling in _LAYER_START:

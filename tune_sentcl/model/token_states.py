@@ -38,7 +38,8 @@ class TransformerInput:
     @property
     def layer(self) -> int | None:
         """The index in `hidden_states` of the layer that is needed besides the last, or None."""
-        # hidden_states[0] is the input of the first layer, [1] is its output.
+        # In transformers, `hidden_states[0]` is the input of the first layer, and
+        # `hidden_states[1]` is its output.
         return {"static_last": 0, "first_last": 1}.get(self.pooling)
 
 
@@ -65,7 +66,7 @@ def padded_features(transformer_input: TransformerInput, tokens: Tokens) -> dict
     if not transformer_input.segments:
         del taken["token_type_ids"]
     output = transformer_input.transformer(**taken, return_dict=True)
-    # The modules of sentence-transformers do not run in bfloat16.
+    # The modules of sentence-transformers do not run in bfloat16, so they get single precision.
     features: dict[str, Any] = {**given, "token_embeddings": output.last_hidden_state.float()}
     if output.get("hidden_states") is not None:
         features["all_layer_embeddings"] = [layer.float() for layer in output.hidden_states]
@@ -74,7 +75,7 @@ def padded_features(transformer_input: TransformerInput, tokens: Tokens) -> dict
 
 def _padded(transformer_input: TransformerInput, tokens: Tokens) -> dict[str, Tensor]:
     lengths = tokens.lengths
-    # At least one position, because a sentence without words may have no token.
+    # The width is at least 1, because a sentence without words may have no tokens.
     is_token = np.arange(max(lengths.max(), 1)) < lengths[:, None]
     ids = np.full(is_token.shape, transformer_input.pad_token, dtype=np.int64)
     ids[is_token] = tokens.ids
@@ -98,8 +99,9 @@ def run_transformer(
     if not transformer_input.segments:
         del taken["token_type_ids"]
     if packing is not None:
-        # With four dimensions, transformers neither makes a mask of tokens x tokens, nor waits for
-        # a device to find several inputs in the positions. No layer reads this mask.
+        # transformers passes on an attention mask of four dimensions as it is: it neither builds a
+        # mask of tokens x tokens, nor reads the position ids back from the device to see whether
+        # several inputs are packed. No layer reads this mask.
         taken |= {"packing": packing, "attention_mask": given["input_ids"].new_empty(1, 1, 1, 1)}
     output = transformer_input.transformer(
         **taken,

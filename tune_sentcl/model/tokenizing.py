@@ -19,7 +19,8 @@ def token_ids(
     """Token numbers of sentences, truncated to `max_length` tokens including special tokens."""
     if not sentences:
         return []
-    # The truncation is a setting of the tokenizer, which threads share.
+    # Truncation is a setting of the tokenizer, which threads share, so only one thread may
+    # tokenize.
     with _TOKENIZING:
         encoded = tokenizer(
             list(sentences),
@@ -33,7 +34,8 @@ def token_ids(
     return [list(ids) for ids in encoded["input_ids"]]
 
 
-# Texts, queries and documents, of the final evaluation and of intermediate points.
+# The cache has 6 entries: texts, queries and documents, each for the final evaluation and for
+# intermediate points.
 @lru_cache(maxsize=6)
 def evaluation_tokens(tokenizer: Any, max_length: int, sentences: tuple[str, ...]) -> Tokens:
     """Tokenize evaluation sentences, once per process for all trials."""

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psutil  # the copy that Ray installs
+import psutil  # no dependency of its own, because Ray's wheel contains it
 import ray
 from ray._private import node, ray_constants, services
 
@@ -35,7 +35,8 @@ _PROCESSES = ("gcs_server", "raylet")
 _START_S = 180.0
 _SAY_S = 30.0
 """Seconds that Ray's processes may take to start; the user is told after `_SAY_S`."""
-_LOOK_S = 3.0  # seconds between two checks; clouds announce a node's end 30 to 120 s before
+# Seconds between two checks; a cloud announces the end of a node 30 to 120 s before.
+_LOOK_S = 3.0
 
 
 @contextmanager
@@ -74,7 +75,7 @@ def cluster(address: str, say: Callable[[str], None]) -> Iterator[None]:
                     _connect(address)
             yield
         finally:
-            ray.shutdown()  # also needed after an incomplete start
+            ray.shutdown()  # this is needed after an incomplete start too
 
 
 @contextmanager
@@ -142,7 +143,7 @@ def _start(options: Mapping[str, Any], say: Callable[[str], None]) -> None:
     try:
         with _patience():
             ray.init(address="local", log_to_driver=False, logging_level=logging.ERROR, **options)
-    except Exception as error:  # Ray raises no narrower class
+    except Exception as error:  # Ray raises no narrower class here
         logs = Path(options["_temp_dir"]) / "session_latest" / "logs"
         raise _no_ray_error(f"{first_line(error)}{_last_logged(logs)}; logs: {logs}") from error
     finally:
@@ -169,7 +170,8 @@ def _answer(ask: Callable[..., Any], end: float, *args: Any, **kwargs: Any) -> A
     while True:
         try:
             return ask(*args, **kwargs)
-        except RuntimeError:  # Ray has not answered yet
+        except RuntimeError:
+            # Ray has not answered yet, or one of its processes has ended.
             if ended := _ended_process():
                 raise TuneSentclError(f"its process {ended} has ended") from None
             if time.monotonic() > end:
@@ -200,8 +202,8 @@ def _no_ray_error(cause: Exception | str) -> TuneSentclError:
 def _connect(where: str) -> None:
     check_address(where)
     try:
-        # Ray would try twenty times for half a minute each. `auto` finds any Ray on this machine,
-        # and another user's may never answer.
+        # Ray would try twenty times, for half a minute each time. `auto` finds any Ray of this
+        # machine, also another user's, which may never answer.
         with set_variable(_ATTEMPTS, "1"):
             ray.init(address=where, log_to_driver=False, logging_level=logging.ERROR)
     except ray.exceptions.AuthenticationError as error:
@@ -256,7 +258,8 @@ def _leave_group() -> None:
         os.setpgid(0, 0)
 
 
-os.register_at_fork(after_in_child=_leave_group)  # because Ray forks with Python's hooks
+# Ray starts its processes by a fork that runs Python's hooks, so they run this function.
+os.register_at_fork(after_in_child=_leave_group)
 
 
 def check_address(address: str) -> None:

@@ -15,21 +15,26 @@ DISTRIBUTION = "tune-sentcl"
 AUTH_MODE = "RAY_AUTH_MODE"
 _TOKEN, _TOKEN_PATH = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 
-# The reasons, in this order: this package prints progress and stores results. Ctrl-C must raise
-# here, and SIGTERM must not print a C++ stack trace. A failed trial reports no metric. Workers
-# start in parallel, and the searcher limits waiting trials. Tune's snapshots are not used. Ray's
-# usage statistics are turned off.
 _SETTINGS = {
+    # This package prints progress and stores results by itself.
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    # Ctrl-C must raise in this process, and SIGTERM must not print a C++ stack trace.
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1",
+    # A trial that failed reports no metric.
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
+    # The searcher limits the trials that wait for a worker, so Tune's limit must not delay any.
     "TUNE_MAX_PENDING_TRIALS_PG": "200",
+    # Nothing reads Tune's snapshots, so Tune writes one an hour at most.
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",
+    # Under `uv run`, Ray would otherwise start each worker by the same `uv run` command.
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    # Ray would otherwise send usage statistics.
     "RAY_USAGE_STATS_ENABLED": "0",
+    # Ray must not hide the GPUs from tasks that request none, such as the check of a node.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    # Threads of the library `tokenizers` would compete with the other trials' threads.
     "TOKENIZERS_PARALLELISM": "false",
 }
 
@@ -39,7 +44,8 @@ def prepare_ray() -> None:
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     direct = os.environ.get("no_proxy", os.environ.get("NO_PROXY", ""))
-    if direct != "*":  # Ray on this machine must not go through a proxy
+    if direct != "*":
+        # The driver must reach Ray on this machine without a proxy.
         hosts = dict.fromkeys([*filter(None, direct.split(",")), "localhost", "127.0.0.1"])
         os.environ["no_proxy"] = ",".join(hosts)
 
@@ -72,7 +78,7 @@ def temporary_token(address: str) -> Iterator[None]:
     try:
         yield
     finally:
-        for name in (_TOKEN, AUTH_MODE):  # Ray itself sets AUTH_MODE
+        for name in (_TOKEN, AUTH_MODE):  # Ray itself sets AUTH_MODE when it starts
             os.environ.pop(name, None)
 
 

@@ -36,11 +36,13 @@ SPACE_FILE = "space.toml"
 """The search space's file in the job's working directory; the file's text has the space's name."""
 
 _PACKAGE = "tune_sentcl"
-_STOP_S = 10  # Ray kills a stopped job after 3 s by default, but a search may take longer to end
+# Ray kills a stopped job after 3 s by default, but a search may need longer to store its state.
+_STOP_S = 10
 
 for _logger in (
-    *("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging"),  # on uploads
-    "ray.dashboard.modules.job.sdk",  # messages at the ends of logs
+    # The first two report uploads, the third reports the ends of logs.
+    *("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging"),
+    "ray.dashboard.modules.job.sdk",
 ):
     logging.getLogger(_logger).setLevel(logging.WARNING)
 
@@ -65,7 +67,8 @@ def runtime_environment(*, pip: bool, extras: Sequence[str]) -> dict[str, Any]:
     if pip:
         versions = installed_versions(extras)
         environment["pip"] = [
-            # Package indexes have no local versions such as 2.13.0+cu130.
+            # Package indexes do not know local versions such as 2.13.0+cu130, so only the public
+            # part is stated.
             f"{name}=={Version(versions[name]).public}" if name in versions else name
             for name in dependencies(extras)
             if name != "ray"
@@ -82,7 +85,8 @@ def write_working_directory(space: Space, folder: Path) -> None:
     """
     skipped = shutil.ignore_patterns("__pycache__", ".*")
     shutil.copytree(str(importlib.resources.files(_PACKAGE)), folder / _PACKAGE, ignore=skipped)
-    with suppress(importlib.metadata.PackageNotFoundError):  # bare sources have no metadata
+    with suppress(importlib.metadata.PackageNotFoundError):
+        # If the package runs from bare sources, no metadata is installed.
         installed = importlib.metadata.distribution(DISTRIBUTION)
         metadata = folder / f"{_PACKAGE}-{installed.version}.dist-info/METADATA"
         metadata.parent.mkdir()
@@ -118,7 +122,7 @@ class StudyJobs:
             ResourceError: `ray[default]` is not installed here; see also the class.
         """
         self._address, self._study = address, study
-        # Ray prefers this variable to the argument.
+        # Ray's job client prefers this variable to its argument, so both get the same address.
         with self._translated_errors(), set_variable("RAY_API_SERVER_ADDRESS", address):
             self._client = JobSubmissionClient(address)
 
@@ -174,7 +178,8 @@ class StudyJobs:
     def _translated_errors(self) -> Iterator[None]:
         try:
             yield
-        except StudyError:  # caught first, because it is a ValueError
+        except StudyError:
+            # This is caught first, because StudyError is a ValueError.
             raise
         except ray.exceptions.AuthenticationError as error:
             refused = "Authentication failed" in str(error)
@@ -186,7 +191,8 @@ class StudyJobs:
                 move = 'Run pip install "tune-sentcl[cluster]".'
                 fault = Fault("ray", rule="Ray's job client needs ray[default]", move=move)
             else:
-                last = (text.splitlines() or [""])[-1][-300:]  # the text may be a traceback
+                # The text may be a traceback, whose last line is the error.
+                last = (text.splitlines() or [""])[-1][-300:]
                 rule = (
                     f"a Ray dashboard must answer at this address ({type(error).__name__}: {last})"
                 )

@@ -31,11 +31,12 @@ from tune_sentcl.tuning.session import Session
 from tune_sentcl.tuning.worker import Failure, worker_settings
 
 _RECOUNT_S = 5.0
-_STARTING_S = 60.0  # seconds of waiting after which a trial gets the next free worker
+_STARTING_S = 60.0  # a trial that has waited this long gets the next free worker
 _SCRATCH = "tune_sentcl_tune_"
 _WORKER_LOST = "WorkerLostError"
-_NODE_ID = re.compile(r"\b[0-9a-f]{56}\b")  # in Ray's message on a lost worker
-# Colors, and the line that Tune puts above an error, because messages show only a first line.
+_NODE_ID = re.compile(r"\b[0-9a-f]{56}\b")  # Ray's message on a lost worker contains the node's id
+# This pattern finds colors and the line that Tune puts above an error. Both are removed, because
+# messages show only the first line.
 _DECORATION = re.compile(r"\x1b\[[0-9;]*m|^Failure # \d+ \(occurred at .*\)\n", re.MULTILINE)
 
 
@@ -94,7 +95,8 @@ def _run(session: Session, question: Question, study: str, surveyed: Survey) -> 
                 scheduler=_SessionScheduler(session),
                 num_samples=-1,
                 reuse_actors=True,
-                trial_dirname_creator=lambda trial: str(trial.trial_id),  # Tune would use configs
+                # By default, Tune names the folder by the trial's config.
+                trial_dirname_creator=lambda trial: str(trial.trial_id),
             ),
             run_config=tune.RunConfig(
                 name="trials",
@@ -107,7 +109,8 @@ def _run(session: Session, question: Question, study: str, surveyed: Survey) -> 
         try:
             tuner.fit()
         except (tune.TuneError, ray.exceptions.RayError) as error:
-            # Of the error in a hook Ray keeps the text alone, as that of a TuneError.
+            # If a hook raises an error, Ray raises a TuneError that keeps only its text; the error
+            # itself is the context.
             if isinstance(error.__context__, BrokenPipeError):
                 raise error.__context__ from None
             if session.fatal is None and not session.stop_reason:
@@ -162,8 +165,8 @@ class _SessionSearcher(Searcher):
         self._limit, self._counted = 0, -math.inf
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tune pickles its searcher to restore it later. Here a repeated command reads the study
-        # instead, so the session with its locks and files is not pickled.
+        # Tune pickles its searcher so that it can restore it. Here a repeated command reads the
+        # study instead, so the session with its locks and files is not pickled.
         return {}
 
     def suggest(self, trial_id: str) -> Any:
@@ -227,7 +230,8 @@ class _SessionScheduler(FIFOScheduler):
         return waiting[0] if overdue else waiting[-1]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {}  # see `_SessionSearcher`
+        # Tune pickles its scheduler too; see `_SessionSearcher`.
+        return {}
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Pass on an evaluation point, or an error that the worker caught; it precedes hooks."""
@@ -238,7 +242,7 @@ class _SessionScheduler(FIFOScheduler):
             self._session.fail(name, result["failure"])
         elif "progress" in result:
             progress: Progress = result["progress"]
-            # After its last report the worker ends by itself.
+            # After its last report the worker ends by itself, so Tune need not stop it.
             continues = self._session.progress(name, progress) or progress.final or progress.paused
         return TrialScheduler.CONTINUE if continues else TrialScheduler.STOP
 
@@ -253,7 +257,8 @@ class _TrialEndCallback(tune.Callback):
         self._draining, self._looked_at = set[str](), -math.inf
 
     def __getstate__(self) -> dict[str, Any]:
-        return {}  # see `_SessionSearcher`
+        # Tune pickles its callbacks too; see `_SessionSearcher`.
+        return {}
 
     def on_trial_start(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
@@ -275,11 +280,13 @@ class _TrialEndCallback(tune.Callback):
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Find ended trials; for some, such as a failed reset of an actor, Tune calls no hook."""
-        # Tune only appends to `trials`; each trial is checked until it has ended.
+        # Tune only appends to `trials`, so only its new part is added; each trial is then checked
+        # until it has ended.
         self._not_ended.update((trial.trial_id, trial) for trial in trials[self._seen :])
         self._seen = len(trials)
         if time.monotonic() > self._looked_at + _RECOUNT_S:
-            self._draining |= draining()  # union: drained nodes may be gone by now
+            # This is a union, because a node that was draining may be gone by now.
+            self._draining |= draining()
             self._looked_at = time.monotonic()
         for trial in [t for t in self._not_ended.values() if t.is_finished()]:
             del self._not_ended[trial.trial_id]

@@ -40,10 +40,11 @@ ACCELERATOR = "ray.io/accelerator-type"
 _PLUGIN = "plugin "
 """The prefix of installed plugins among the versions; a plugin's version is its fingerprint."""
 _EXACT = ("python", DISTRIBUTION, "torch", "transformers", "ray")
-_LEAST_DISK = 1e9  # bytes
-_ANSWER_S = 60.0  # an idle node takes 3 s, or 10 s if it reads torch from a disk
+_LEAST_DISK = 1e9  # in bytes
+# In seconds: an idle node answers within 3 s, or within 10 s if it has to read torch from a disk.
+_ANSWER_S = 60.0
 _ANSWER_VARIABLE = "TUNE_SENTCL_ANSWER_SECONDS"
-_PACKAGED = "toy"  # an encoder without files, made by this package
+_PACKAGED = "toy"  # this package makes this encoder without files, so all nodes have it
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,8 @@ def describe_node(
         file: The study's location, and the name of a file that the driver wrote there.
     """
     storage_fault = _storage_fault(*file) if file else ""
-    with suppress(OSError):  # the driver's folder may not exist here
+    with suppress(OSError):
+        # The driver's folder may not exist on this node.
         os.chdir(folder)
     disk = os.environ.get("TUNE_SENTCL_CACHE") or Path.home()
     return {
@@ -165,7 +167,8 @@ def _plugins(packages: Sequence[str]) -> dict[str, str]:
 
 def _devices() -> dict[str, Any]:
     """The CUDA version of torch and the number of GPUs that it sees."""
-    # torch sees only one of several MIG slices, but Ray gives each slice to another worker.
+    # torch sees only the first of several MIG slices, but Ray can give each slice to another
+    # worker.
     slices = os.environ.get("CUDA_VISIBLE_DEVICES", "").count("MIG-")
     devices = torch.cuda.device_count()
     devices = max(devices, slices) if devices else 0
@@ -280,7 +283,8 @@ def survey(question: Question, study: str) -> Survey:
     asked = (str(Path.cwd()), list(versions), list(checkpoints), trial.gpus > 0)
     try:
         statuses = _ask_nodes(nodes, asked, study)
-    except StudyError as error:  # the driver cannot write to the study
+    except StudyError as error:
+        # The driver cannot write to the study, which is a fault of its own.
         return Survey(list(nodes.values()), trial, error.faults)
     wrong = faults(statuses, trial, driver, study)
     return Survey(statuses, trial, wrong, list(warnings(statuses, trial)))
@@ -295,7 +299,7 @@ def _nodes_by_id() -> dict[str, NodeStatus]:
     """The nodes that are up, the head first, without draining nodes, which take no tasks."""
     leaving = draining()
     up = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in leaving]
-    # Ray's order of nodes changes from run to run.
+    # Ray lists nodes in an order that changes from run to run.
     head = "node:__internal_head__"
     up.sort(key=lambda node: (head not in node["Resources"], node["NodeManagerAddress"]))
     hosts = [node["NodeManagerHostname"] for node in up]
@@ -318,7 +322,8 @@ def _fingerprints(space: Space) -> dict[str, str]:
             names.update(item.choices)
     fingerprints = {}
     for name in sorted(names - {_PACKAGED}):
-        with suppress(CheckpointError, ConfigError):  # the search itself reports these errors
+        with suppress(CheckpointError, ConfigError):
+            # The search itself reports an encoder that cannot be read.
             fingerprints[name] = resolve_checkpoint(name).fingerprint
     return fingerprints
 
@@ -338,7 +343,7 @@ def _ask_nodes(
         return _answers(nodes, question)
     if "://" not in study:
         study = str(next(p for p in (Path(study), *Path(study).parents) if p.is_dir()))
-    # If the driver is killed, opening the study deletes files with such names.
+    # If this driver is killed, the next one that opens the study deletes files with such names.
     files, name = StudyFiles.at(study), f"{SCRATCH}000000-{token_hex(4)}"
     try:
         files.write_bytes(name, b"")
@@ -350,8 +355,8 @@ def _ask_nodes(
 
 def _answers(nodes: Mapping[str, NodeStatus], question: tuple[Any, ...]) -> list[NodeStatus]:
     """The nodes with their answers, or with the reason why a node did not answer."""
-    # max_calls=1 ends the worker: torch may start CUDA there, and then no trial may use the
-    # process.
+    # `max_calls=1` ends the worker after the call. torch may start CUDA there, and then no trial
+    # may use the process.
     describe = ray.remote(num_cpus=0, max_retries=0, max_calls=1)(describe_node)
     on = NodeAffinitySchedulingStrategy
     answers = {
@@ -373,5 +378,6 @@ def _answers(nodes: Mapping[str, NodeStatus], question: tuple[Any, ...]) -> list
 def _get(reference: "ray.ObjectRef[dict[str, Any]]") -> dict[str, Any]:
     try:
         return ray.get(reference)
-    except ray.exceptions.RayError as error:  # for example, the node lacks this package
+    except ray.exceptions.RayError as error:
+        # The node lacks this package, for example.
         return {"no_answer": f"could not answer ({str(error).strip().splitlines()[-1]})"}

@@ -20,7 +20,7 @@ from tune_sentcl.plugins import activate
 from tune_sentcl.trial import InputLoader
 from tune_sentcl.tuning.worker import Attempt, Failure, WorkerSettings
 
-_THREAD_S = 60  # seconds within which the thread of a stopped trial must end
+_THREAD_S = 60  # the thread of a stopped trial must end within this many seconds
 
 
 def train(
@@ -40,12 +40,15 @@ def train(
         DeviceError: This process cannot use its GPU any more; Tune then ends the process.
         NodeDrainingError: This node is about to be removed; the trial's state was written.
     """
-    with suppress(OSError):  # the driver's folder may not exist here
-        os.chdir(folder)  # relative paths start there
-    # Tune waits this long for the trial's thread before the next trial.
+    with suppress(OSError):
+        # The driver's folder may not exist on this node.
+        os.chdir(folder)  # relative paths start in the driver's folder
+    # Before the next trial, Tune waits this many seconds until the thread of the last trial has
+    # ended.
     os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", str(_THREAD_S))
     try:
-        activate(settings.plugins)  # first, because a plugin may define the config's method
+        # This comes first, because a plugin may define the config's method.
+        activate(settings.plugins)
     except PluginError as error:
         tune.report({"step": -1, "failure": Failure(type(error).__name__, str(error), {})})
         return
@@ -105,7 +108,8 @@ def _alarm(seconds: float | None) -> Iterator[None]:
     if seconds is None:
         yield
         return
-    signal.setitimer(signal.ITIMER_REAL, 1.1 * seconds + 5)  # later than the trial's own check
+    # The alarm rings later than the trial's own check of its time, which should end the trial.
+    signal.setitimer(signal.ITIMER_REAL, 1.1 * seconds + 5)
     try:
         yield
     finally:

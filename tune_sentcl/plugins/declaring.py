@@ -24,7 +24,7 @@ INPUTS = ("anchors", "positives", "negatives", "owners", "labels")
 
 _KINDS = (float, int, bool)
 _OF_THE_TRIAL = ("seed", "data_seed", "output_dir")
-_RESERVED = ("guide",)  # ids treat `guide` as an encoder's name
+_RESERVED = ("guide",)  # trial ids take the value of `guide` for the name of an encoder
 
 
 def loss(name: str) -> Callable[[FunctionT], FunctionT]:
@@ -157,7 +157,8 @@ def method(config: type[MethodBase]) -> Callable[[ClassT], ClassT]:
     _checked(where, config, names[0])
 
     def declare(value: ClassT) -> ClassT:
-        # Compare by name, because the class's module imports torch.
+        # `issubclass` would need the class `Method`, whose module imports torch, so names are
+        # compared.
         bases = {(base.__module__, base.__name__) for base in getattr(value, "__mro__", ())}
         lacking = ", ".join(sorted(getattr(value, "__abstractmethods__", ())))
         if ("tune_sentcl.methods.base", "Method") not in bases or lacking:

@@ -151,7 +151,9 @@ def _installed(name: str, where: str) -> Plugin:
 def _installed_files(point: EntryPoint, where: str) -> dict[str, bytes]:
     """The files of an entry point's package by their paths in it, without compiled code."""
     top = point.module.partition(".")[0]
-    spec = importlib.util.find_spec(top)  # a top-level name, so nothing runs
+    # `find_spec` imports the parents of a dotted name; a top-level name has none, so no code of
+    # the plugin runs.
+    spec = importlib.util.find_spec(top)
     if spec is None or spec.origin is None:
         rule = f"the package {top} of the plugin must be installed"
         raise PluginError(

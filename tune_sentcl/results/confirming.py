@@ -19,10 +19,16 @@ from tune_sentcl.store.manifest import Confirmation, SeedPlan
 
 MOST_SEEDS = 100
 """The largest number of confirmation seeds to propose."""
-_FIRST = 1000  # users' seeds are small, so a later search with more seeds does not reuse these
-_LARGEST_EFFECT = 2.0  # sds of a seed; a larger observed difference is partly luck
-_OBVIOUS_EFFECT, _FEWEST = 4.0, 3  # sds that cannot be luck, and the seeds that show them
-_WORTHWHILE = 0.3  # run the next only if all doublings up to `MOST_SEEDS` have this chance
+# Users choose small seeds, so a later search with more seeds does not reuse confirmation seeds.
+_FIRST = 1000
+# In standard deviations over seeds: a larger observed difference is partly luck.
+_LARGEST_EFFECT = 2.0
+# A difference of more than this many standard deviations over seeds cannot be luck, and this
+# number of seeds shows it.
+_OBVIOUS_EFFECT, _FEWEST = 4.0, 3
+# A further confirmation is worthwhile if one of the doublings up to `MOST_SEEDS` decides a
+# comparison with at least this probability.
+_WORTHWHILE = 0.3
 
 Pair = tuple[Configuration, Configuration]
 
@@ -163,7 +169,9 @@ class _Chances:
         if question.comparison is not None:
             difference = abs(question.comparison.difference)
             noise = question.comparison.error * math.sqrt(question.comparison.n / 2)
-        elif math.isnan(noise):  # only one configuration depends on the seed
+        elif math.isnan(noise):
+            # Only one of the two configurations depends on the seed, so its own scores give the
+            # noise.
             own = (sd(list(each.chosen_scores().values())) for each in question.pair)
             noise = max(filter(math.isfinite, own), default=math.nan)
         if not (noise > 0 and math.isfinite(difference)):
@@ -176,7 +184,8 @@ class _Chances:
         if effect > _OBVIOUS_EFFECT:
             return _FEWEST
         numbers, level = range(2, MOST_SEEDS + 1), self._evidence.level(self._number)
-        place = bisect_left(  # more seeds show smaller differences, so bisect
+        # More seeds show smaller differences, so the condition is sorted and can be bisected.
+        place = bisect_left(
             numbers,
             True,
             key=lambda n: smallest_shown(n, self._count, level, self._drawn) <= effect,

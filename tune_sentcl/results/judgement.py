@@ -24,7 +24,7 @@ Named = str | Mapping[str, Any]
 OpponentKind = Literal["named", "baseline", "runner-up", "baseline and runner-up"]
 Pair = tuple[Configuration, Configuration]
 
-_SHOWN = 4  # the most configurations that a message lists
+_SHOWN = 4  # the largest number of configurations that a message lists
 _LEAST_P = 1e-4
 _ENDS = {"failed": "failed", "pruned": "stopped at the end of a stage"}
 
@@ -133,7 +133,8 @@ def _named(standings: Standings, name: Named) -> Configuration:
     Raises:
         StudyError: No or several configurations match, or the match does not have the score.
     """
-    if isinstance(name, str):  # an id, or a method such as `untrained`
+    if isinstance(name, str):
+        # The name is an id, or a method such as `untrained`.
         asked = name
         fits = _by_id(standings, name) or _by_knobs(standings, {"method.name": name})
     else:
@@ -233,7 +234,8 @@ def _items_note(study: Study, winner: Configuration, objective: Objective) -> It
     title = f"the winner's score on {objective}"
     scores = sorted((-score, winner.trials[seed]) for seed, score in winner.scores().items())
     kept = study.checkpoints()
-    for trial_id in (name for _, name in scores if name in kept):  # as `export` chooses
+    # `export` chooses a trial in the same order.
+    for trial_id in (name for _, name in scores if name in kept):
         content = study.items_file(trial_id, FILE) or b""
         items = read_items(content, objective.task, objective.split, objective.metric)
         if items is not None:
@@ -265,7 +267,8 @@ def _judged(
         question: evidence.compare(*question[1], named=question[0] == "named")
         for question in questions
     }
-    # The next confirmation compares only these configurations.
+    # The next confirmation compares only configurations that may still win, so other pairs get no
+    # outlook.
     contenders = standings.contenders().keys()
     undecided = [
         (asked, pair)
@@ -305,10 +308,10 @@ def _prospect(asked: OpponentKind, proposal: Proposal, chance: float, effect: fl
     about = "This pair" if asked == "named" else f"Winner and {asked}"
     if asked == "baseline and runner-up":
         about = "Winner and baseline"
-    seen = f"if they differ by {effect:.2g} standard deviations over seeds"
+    seen = f"if the two differ by {effect:.2g} standard deviations over seeds"
     decides = (
-        f"{about}: a search with --confirm {proposal.seeds} decides with probability "
-        f"{chance:.2g}, {seen}"
+        f"{about}: {seen}, a search with --confirm {proposal.seeds} settles the comparison with "
+        f"probability {chance:.2g}"
     )
     return f"{decides}." if proposal.is_worthwhile else f"{decides}. More seeds hardly help."
 

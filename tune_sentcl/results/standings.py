@@ -39,7 +39,7 @@ from tune_sentcl.store.study import Snapshot, Study, StudyTables
 from tune_sentcl.store.union import TOLERANCE
 
 _SEARCH = "tune-sentcl search "
-_LISTED = 8  # the most scores that a message lists
+_LISTED = 8  # the largest number of scores that a message lists
 _SCORE = ["task", "metric", "split", "protocol"]
 _SAID: Mapping[Verdict, str] = {
     "ESTABLISHED": "proven worse",
@@ -444,7 +444,8 @@ class Standings:
 def _ranks(ordered: Sequence[Configuration]) -> dict[str, int]:
     keys = order_keys(ordered)
     best = min(keys.values(), default=None)
-    if best is None or best[0]:  # no configuration has a score
+    if best is None or best[0]:
+        # No configuration has a score.
         return {}
     equals = [each.name for each in ordered if keys[each.name][:3] == best[:3]]
     return {name: rank for rank, name in enumerate(equals, 1)}
@@ -495,7 +496,7 @@ def older_noise(studies: Sequence[Study], objective: Objective) -> tuple[float, 
         try:
             blocks = Standings.read(study, objective).seed_blocks
         except TuneSentclError:
-            continue  # the search itself reports unreadable studies
+            continue  # the search itself reports a study that cannot be read
         if blocks.df > 0:
             squares += blocks.df * blocks.sd**2
             df += blocks.df

@@ -214,7 +214,7 @@ class Space:
         params = self.params(config)
         if params is None:
             return None
-        # Other settings of the evaluation may differ, because they do not affect training.
+        # The evaluation's other settings may differ, because they do not affect training.
         sampled = self.sampled(params)
         measured = {"every": sampled.evaluation.every, "select": sampled.evaluation.select}
         evaluation = config.evaluation.model_copy(update=measured)
@@ -323,7 +323,8 @@ def space_names() -> list[str]:
 def spaces_of(paper: str) -> Iterator[Space]:
     """The presets with rows of a paper's tables, given the paper's short name."""
     for name in space_names():
-        # Building takes ten times as long as reading, so only matching files are built.
+        # Building a space takes ten times as long as reading its file, so only spaces of this
+        # paper are built.
         head = tomllib.loads((spaces_folder() / f"{name}.toml").read_text(encoding="utf-8"))
         if head.get("tables") and paper in head.get("paper", "").split(", "):
             yield load_space(name)
@@ -352,7 +353,8 @@ def load_space(
     """
     path = _locate(str(name))
     try:
-        text = path.read_text(encoding="utf-8-sig")  # without the byte order mark of some editors
+        # Some editors begin a file with a byte order mark.
+        text = path.read_text(encoding="utf-8-sig")
         document = tomllib.loads(text)
         check_layout(document, str(path))
         loaded = load_plugins(plugins, document.get("plugins", ()), path.parent)

@@ -25,7 +25,8 @@ def atomic_file(path: Path, scratch: Path | None = None) -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())
         scratch.replace(path)
     except BaseException:
-        with suppress(OSError):  # the name is too long, or names a folder
+        with suppress(OSError):
+            # If the name is too long or names a folder, `unlink` fails too.
             scratch.unlink()
         raise
     sync_folder(path.parent)
@@ -69,7 +70,8 @@ def sync_folder(path: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            # Some network file systems cannot sync a folder.
             raise
     finally:
         os.close(descriptor)

@@ -65,7 +65,7 @@ class StudyDriver:
         self._weights = TrialFolders(study.files, WEIGHTS)
         self._states = TrialFolders(study.files, STATES)
         for folder in self._weights.existing():
-            # Delete folders of lost attempts, and folders whose deletion was interrupted.
+            # These folders belong to lost attempts, or their deletion was interrupted.
             if not (is_own(folder, ended) and self._weights.is_complete(folder)):
                 self._delete(self._weights, folder)
 
@@ -111,7 +111,7 @@ class StudyDriver:
             manifest = Manifest.parse(data, files) if data is not None else Manifest.new(space)
             ended = {} if data is None else Study(files, manifest).ended()
             after = manifest.continued(space, command, lock.lease)
-            lock.check()  # later than the read, for a successor's write
+            lock.check()  # checked after the read, because a successor may have written before it
             own.write(MANIFEST, after.encoded())
             files.make_folders(*TABLES)
             driver = cls(Study(files, after), lock, own, ended)
@@ -290,7 +290,8 @@ def refuse_foreign(files: StudyFiles) -> None:
     """
     if files.is_folder() and files.exists(MANIFEST):
         return
-    # A driver that was killed before it wrote study.json leaves its lease and its own folder.
+    # A driver that was killed before it wrote study.json has left its lease and its own folder,
+    # which do not count.
     names = (name for name in files.names() if not name.startswith(SCRATCH))
     others = [name for name in names if name != LEASES]
     if others:

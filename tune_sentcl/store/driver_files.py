@@ -92,7 +92,8 @@ class DriverFiles:
             for folder in tables:
                 names = part_names(self.files, folder)
                 rows = self.files.each(self._make_own, names)
-                while not rows or rows[-1]:  # no driver adds a part after an empty part
+                # An empty part ends a folder: no driver adds a part after it.
+                while not rows or rows[-1]:
                     names.append(next_part(folder, names))
                     made = self._create(names[-1], empty_part(folder))
                     rows.append(0 if made else self._make_own(names[-1]))
@@ -172,9 +173,12 @@ def _remove(old: Path) -> None:
     with suppress(FileNotFoundError):
         old.rename(gone)
         sync_folder(gone.parent)
-    if not gone.is_dir():  # a test file of `on_ray.preflight`
+    if not gone.is_dir():
+        # `on_ray.preflight` wrote this file as a test.
         gone.unlink(missing_ok=True)
-    while gone.is_dir():  # a late writer may add a file during the deletion
+    while gone.is_dir():
+        # A writer of the old driver may add a file during the deletion, so the deletion is
+        # repeated.
         shutil.rmtree(gone, ignore_errors=True)
 
 

@@ -25,7 +25,7 @@ Version = Mapping[str, str | None]
 """Distinguishes the versions of an object."""
 
 _VERSION: Final = ("e_tag", "version")
-_AT_ONCE = 8  # parallel requests
+_AT_ONCE = 8  # the number of parallel requests
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,8 @@ class StudyFiles:
         parts = study_identity(self.where).split("/")
         for count in range(len(parts) - 1, 1 if is_local else 2, -1):
             outer = StudyFiles("/".join(parts[:count]))
-            with suppress(StudyError):  # a key may allow only the study itself
+            with suppress(StudyError):
+                # A key may allow access to the study only, not to the folders above.
                 if outer.exists(name):
                     return outer.where
         return None
@@ -130,7 +131,8 @@ class StudyFiles:
             listed = obstore.list_with_delimiter(self.client, folder or None)
             folders: dict[str, Any] = {_base(name): None for name in listed["common_prefixes"]}
             files = {_base(item["path"]): item["e_tag"] for item in listed["objects"]}
-            for mark in ("", _base(folder)):  # consoles and file browsers make these
+            # Consoles and file browsers mark a folder by an object of one of these names.
+            for mark in ("", _base(folder)):
                 files.pop(mark, None)
             return folders | files
         return {}
@@ -140,7 +142,8 @@ class StudyFiles:
 
         obstore refuses names with `..`, so no listed name leads out of the folder.
         """
-        start = f"{folder}/"  # an object of this exact name is a console's folder mark
+        # The slash leaves out an object with exactly this name, by which a console marks a folder.
+        start = f"{folder}/"
         with self._reading(folder):
             chunks = obstore.list(self.client, start)
             paths = [item["path"] for chunk in chunks for item in chunk]
@@ -184,7 +187,8 @@ class StudyFiles:
             with self._reading(name):
                 done = obstore.put(self.client, name, data, mode=mode)
         except TakenError:
-            # The client repeats a request whose answer was lost, and may then find its own file.
+            # The client repeats a request if the answer was lost, and may then find the object
+            # that it wrote itself.
             stored, current = self.read(name)
             if stored != data:
                 raise
@@ -193,7 +197,8 @@ class StudyFiles:
 
     def each(self, act: Callable[[str], T], names: Iterable[str]) -> list[T]:
         """Call a function for each name; on an object store in parallel, to hide its latency."""
-        if self.folder is not None:  # on a disk, threads would wait for each other
+        if self.folder is not None:
+            # On a disk, threads would only wait for each other.
             return list(map(act, names))
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return list(pool.map(act, names))
@@ -238,7 +243,8 @@ def study_path(path: str | Path) -> str:
         )
     try:
         return text if "://" in text else str(Path(text).expanduser().absolute())
-    except RuntimeError as error:  # `~user` names no user
+    except RuntimeError as error:
+        # `expanduser` raises this if `~user` names no user.
         rule, move = f"cannot be found ({first_line(error)})", "Write the absolute path."
         raise StudyError(Fault("--study", value=text, rule=rule, move=move)) from None
 
@@ -248,7 +254,8 @@ def normalized_location(study: str) -> str:
     if "://" not in study:
         return posixpath.normpath(study).replace("//", "/")
     parts = urlsplit(study)
-    if parts.scheme.lower() == "file":  # as in `StudyFiles.at`
+    if parts.scheme.lower() == "file":
+        # `StudyFiles.at` also reads a file URL as a local path.
         return posixpath.normpath(f"/{unquote(parts.path)}").replace("//", "/")
     path = posixpath.normpath(f"/{parts.path}").replace("//", "/")
     return f"{parts.scheme.lower()}://{parts.netloc.lower()}{path}"

@@ -217,7 +217,8 @@ class Manifest:
     def encoded(self) -> bytes:
         """The content of `study.json`."""
         text = json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False)
-        return f"{text}\n".encode(errors="backslashreplace")  # a path may not be UTF-8
+        # A path in a command may not be valid UTF-8.
+        return f"{text}\n".encode(errors="backslashreplace")
 
 
 def as_typed(command: Sequence[str]) -> str:
@@ -267,7 +268,7 @@ def git_commit() -> str | None:
 
 
 def _git(*arguments: str) -> str | None:
-    # This keeps `git status` from writing into the user's checkout.
+    # `git status` would otherwise write into the user's checkout to refresh its index.
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     try:
         done = subprocess.run(

@@ -32,9 +32,9 @@ from tune_sentcl.errors import Fault, StudyError
 SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "memory")
 """The URL schemes of object stores for studies; data in `memory` ends with the process."""
 
-_SETTINGS = ("AWS_", "AZURE_", "GOOGLE_")  # prefixes of variables with keys and endpoints
+_SETTINGS = ("AWS_", "AZURE_", "GOOGLE_")  # variables that begin so hold keys and endpoints
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-_RETRIES = 8  # bridges an outage of about half a minute
+_RETRIES = 8  # this many retries bridge an outage of about half a minute
 _NUMBER = re.compile(r"\(os error (\d+)\)")
 _PERMISSIONS = "Choose another folder, or correct its permissions."
 _RULES = {
@@ -73,7 +73,8 @@ def storage_errors(where: str, *passed: type[OSError]) -> Iterator[None]:
     except passed:
         raise
     except (OSError, pa.ArrowException) as error:
-        stated = _NUMBER.search(str(error))  # errors of safetensors have no `errno`
+        # An error of safetensors has no `errno`, so its number is read from the text.
+        stated = _NUMBER.search(str(error))
         number = getattr(error, "errno", None) or (int(stated[1]) if stated else 0)
         rule, move = _RULES.get(
             number,
@@ -87,7 +88,8 @@ def _os_errors() -> Iterator[None]:
     """Turn errors of a client into OSError, with the system's error number if known."""
     try:
         yield
-    except (NotFoundError, FileNotFoundError) as error:  # the store decides which one
+    except (NotFoundError, FileNotFoundError) as error:
+        # The kind of store decides which of the two is raised.
         raise FileNotFoundError(errno.ENOENT, _first_line(error)) from None
     except (AlreadyExistsError, PreconditionError) as error:
         raise TakenError(_first_line(error)) from None
@@ -128,7 +130,8 @@ def client_of(where: str) -> Any:
         FileNotFoundError: The folder is missing.
     """
     if "://" not in where:
-        Path(where).stat()  # obstore's own error has no `errno`
+        # This raises an error with an `errno`, which obstore's own error lacks.
+        Path(where).stat()
         return LocalStore(where)
     if urlsplit(where).scheme == "memory":
         return _opened(where, ())
@@ -138,14 +141,17 @@ def client_of(where: str) -> Any:
 
 @functools.cache
 def _opened(url: str, settings: tuple[tuple[str, str], ...]) -> Any:
-    del settings  # the client reads them from the environment; they only key the cache
+    # The client reads the settings from the environment; here they are only part of the cache's
+    # key.
+    del settings
     options: dict[str, Any] = {"retry_config": {"max_retries": _RETRIES}}
     scheme = urlsplit(url).scheme
     if scheme == "memory":
         return MemoryStore()
     endpoint = next(filter(None, map(os.environ.get, _ENDPOINTS)), "")
     if scheme.startswith("s3") and endpoint.startswith("http://"):
-        options["client_options"] = {"allow_http": True}  # the user gave an http endpoint
+        # obstore refuses http by default, but the user gave such an endpoint.
+        options["client_options"] = {"allow_http": True}
     if scheme.startswith("s3") and _has_profiles():
         from obstore.auth.boto3 import Boto3CredentialProvider
 

@@ -36,7 +36,8 @@ def part_names(files: StudyFiles, folder: str) -> list[str]:
                 "release."
             )
             raise StudyError(Fault(files.display_path(folder), rule=rule, move=move))
-    return [f"{folder}/{name}" for name in sorted(names, key=len)]  # shorter names first
+    # Numbers have no leading zeros, so shorter names come first.
+    return [f"{folder}/{name}" for name in sorted(names, key=len)]
 
 
 def next_part(folder: str, names: Sequence[str]) -> str:
@@ -48,7 +49,8 @@ def next_part(folder: str, names: Sequence[str]) -> str:
 def encoded_part(table: pa.Table) -> bytes:
     """A table as the bytes of a Parquet file."""
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, write_statistics=False)  # statistics would double the footer
+    # Statistics would double the size of the footer.
+    pq.write_table(table, sink, write_statistics=False)
     return bytes(sink.getvalue())
 
 
@@ -97,10 +99,11 @@ def read_part(
                 "Restore the file from a copy, or read the study with the release that wrote it."
             )
             raise DamagedError(Fault(where, rule=rule, move=move))
-        full = widened(schema, stored)  # missing columns become null
+        full = widened(schema, stored)  # columns that the file lacks become null
         names = select_fields(full, columns).names
         table = fragment.to_table(schema=full, columns=names, filter=rows, use_threads=False)
-        table.validate(full=True)  # otherwise a flipped bit in a text raises only when it is used
+        # Otherwise a flipped bit in a text would raise an error only when someone uses the text.
+        table.validate(full=True)
         return table.replace_schema_metadata(full.metadata)
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         rule = f"must be a complete Parquet file of {folder} ({error})"

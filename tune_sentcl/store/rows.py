@@ -166,7 +166,8 @@ class TrialRow:
         del run_columns["config"], run_columns["versions"], run_columns["objectives"]
         for number, (name, value) in enumerate(self.objectives, 1):
             run_columns.update(zip(objective_columns(number), (name, value), strict=True))
-        # `completed` resolves an `auto` that the search has not resolved, as trial ids do.
+        # If the search has not resolved a value `auto`, `completed` does, just as it does for
+        # trial ids.
         config = nest(completed(self.config.dotted()), "config")
         values = {
             **run_columns,
@@ -201,7 +202,7 @@ _ENDS = ("stages", "error_type", "error_text", "attempt", "attempt_files")
 _SPREAD = ("config", "versions", "objectives")
 """Fields that fill columns of other names."""
 
-# An unknown type raises a KeyError when this module is imported.
+# A field of a type without an entry raises a KeyError when this module is imported.
 _COLUMNS = {f.name: _TYPES[f.type] for f in fields(TrialRow) if f.name not in _IDENTITY + _SPREAD}
 _VERSIONS = tuple(f"version_{name}" for name in LIBRARIES)
 
@@ -236,17 +237,19 @@ SCORES = pa.schema(
         pa.field("trial_id", pa.string(), nullable=False),
         pa.field("suite", pa.string(), nullable=False),
         pa.field("task", pa.string(), nullable=False),
-        pa.field("subset", pa.string()),  # null: the whole task
+        pa.field("subset", pa.string()),  # null stands for the whole task
         pa.field("split", pa.string(), nullable=False),
         pa.field("metric", pa.string(), nullable=False),
-        pa.field("aggregation", pa.string()),  # all | mean | wmean; null without subsets
+        # This is all, mean or wmean; null if the task has no subsets.
+        pa.field("aggregation", pa.string()),
         pa.field("protocol", pa.string(), nullable=False),
         pa.field("classifier_seed", pa.int64()),
-        pa.field("data", pa.string(), nullable=False),  # toy | root
-        pa.field("value", pa.float64()),  # x 100, as papers print; null if scoring failed
+        pa.field("data", pa.string(), nullable=False),  # toy or root
+        # Times 100, as papers print scores; null if scoring failed.
+        pa.field("value", pa.float64()),
         pa.field("n", pa.int64()),
-        pa.field("reason", pa.string()),  # why `value` is null
-        pa.field("version", pa.string()),  # identifies the task's data if its name does not
+        pa.field("reason", pa.string()),  # says why `value` is null
+        pa.field("version", pa.string()),  # identifies the data of a task whose name does not
     ],
     metadata=_METADATA,
 )
@@ -312,13 +315,14 @@ def _table_of(trial_id: str, records: Sequence[object], schema: pa.Schema) -> pa
 
 
 def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    # Via one array of structs, because converting column by column takes three times as long.
+    # The rows become one array of structs first, because converting column by column takes three
+    # times as long.
     return pa.Table.from_arrays(pa.array(rows, pa.struct(schema)).flatten(), schema=schema)
 
 
 def _knob_values(config: Mapping[str, Any]) -> dict[str, Any]:
     all_knobs = knobs()
-    # The column is text, because a count is a number or "all".
+    # A count can be a number or "all", so its column holds texts.
     return {
         key: str(value) if all_knobs[key].kind == "str" and value is not None else value
         for key, value in flatten(config)

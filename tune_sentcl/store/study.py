@@ -167,7 +167,7 @@ class Study(StudyTables):
         """The status of each trial with a row, and the attempt that trained its weights."""
         table = self.trials(["trial_id", "status", "attempt_files"])
         names, statuses, labels = (column.to_pylist() for column in table.columns)
-        # Interned, so memory holds each status once, not once per trial.
+        # `intern` keeps each status in memory once instead of once per trial.
         return {
             name: EndedTrial(sys.intern(status), label or "")
             for name, status, label in zip(names, statuses, labels, strict=True)

@@ -117,7 +117,8 @@ class TrialFolders:
                 fill(Path(scratch))
                 self._upload(Path(scratch), folder)
             return
-        self.delete(folder)  # an earlier folder of the attempt, or a link
+        # The name may be taken by a folder of an earlier attempt, or by a link.
+        self.delete(folder)
         make_folder(path)
         fill(path)
         sync_tree(path)
@@ -257,7 +258,8 @@ class TrialFiles:
             yield folder
 
     def _write(self, kind: str, folder: TrialFolder, write: Callable[[Path], None]) -> None:
-        # A node that does not mount the shared disk would write into a local folder of that name.
+        # If a node does not mount the shared disk, it would write into a local folder of the same
+        # name.
         if not self._files.exists(MANIFEST):
             rule = "the node that runs the trial must see the study"
             move = "Put the study on a disk that all nodes mount, or on an object store."

@@ -74,7 +74,8 @@ def _facts(snapshot: Snapshot) -> Iterator[tuple[str, str, Any]]:
             trial = f"trial {row['trial_id']}"
             yield from ((trial, column, row[column]) for column in _FINGERPRINTS)
             for name, value in _OBJECTIVES:
-                if row[name] and not objective_named(row[name]).is_cost:  # times always differ
+                # Measured times always differ, so a difference in costs is no contradiction.
+                if row[name] and not objective_named(row[name]).is_cost:
                     yield trial, row[name], row[value]
     scores = snapshot.scores(where=pc.field("version").is_valid() & pc.field("value").is_valid())
     for row in scores.group_by(_VERSIONED, use_threads=False).aggregate([]).to_pylist():
@@ -84,5 +85,5 @@ def _facts(snapshot: Snapshot) -> Iterator[tuple[str, str, Any]]:
 def _differ(one: Any, other: Any) -> bool:
     """Whether two values disagree; a missing value agrees with everything."""
     if isinstance(one, float) and isinstance(other, float):
-        return abs(one - other) > TOLERANCE  # False for NaN
+        return abs(one - other) > TOLERANCE  # False if one of them is NaN
     return one is not None and other is not None and one != other

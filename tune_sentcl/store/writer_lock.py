@@ -79,11 +79,13 @@ class Holder:
         if not self.process or self.process.rpartition(" ")[0] != _machine():
             return None
         now = _process(self.pid)
-        if now is None and is_alive(self.pid):  # /proc may hide other users' processes
+        if now is None and is_alive(self.pid):
+            # /proc may hide the processes of other users.
             return None
         if now != self.process:
             return False
-        return True if path == self.path else None  # a copied lease, or another mount
+        # If the paths differ, the lease is a copy, or the study is mounted twice.
+        return True if path == self.path else None
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
@@ -140,7 +142,8 @@ class WriterLock:
         self._stopped.set()
         _HELD.discard(self._holder.token)
         self._thread.join()
-        with self._mutex, suppress(StudyError):  # if the write fails, the lease expires instead
+        with self._mutex, suppress(StudyError):
+            # If this write fails, other drivers wait until the lease expires.
             if self._successor is None and _numbers(self._files)[-1:] == [self.lease]:
                 self._write(replace(self._holder, released=True, expired=self.was_expired))
 
@@ -155,7 +158,8 @@ class WriterLock:
                 break
         self._valid_until = began + self._term / 2
         try:
-            # A slow process may create a number that other drivers have used and left long ago.
+            # If this process was slow, it may have created a number that other drivers had used
+            # and left long ago.
             numbers = _numbers(self._files)
             if numbers[-1:] != [last + 1]:
                 raise _held_error(self._files.where, "a faster process")
@@ -180,7 +184,8 @@ class WriterLock:
             if holder_alive or first not in (None, data):
                 raise _held_error(self._files.where, str(holder or _UNKNOWN))
             if first is None:
-                first, end = data, _now() + self._term  # after the read, which may be slow
+                # The term starts after the read, which may be slow.
+                first, end = data, _now() + self._term
                 if self._say:
                     who = holder or _UNKNOWN
                     self._say(
@@ -194,7 +199,8 @@ class WriterLock:
 
     def _renew_in_background(self) -> None:
         while not self._stopped.wait(self._term / 3):
-            with suppress(Exception):  # `check` tries again, and raises the error
+            with suppress(Exception):
+                # `check` renews the lease again, and raises the error if that fails too.
                 self._renew()
 
     def _renew(self) -> None:
@@ -223,7 +229,9 @@ def refuse_held(files: StudyFiles) -> None:
 def _has_study(holder: Holder, files: StudyFiles) -> bool | None:
     alive = holder.is_alive(files.where)
     if holder.pid == os.getpid() and holder.token not in _HELD:
-        return alive and False  # released, but the full disk did not record it
+        # This process released the lease, but a full disk kept it from recording so. None stays
+        # None.
+        return alive and False
     return alive
 
 

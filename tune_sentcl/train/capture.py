@@ -48,7 +48,8 @@ def captured(call: Callable[[], None], **mode: Any) -> torch.cuda.CUDAGraph:
         with torch.cuda.graph(graph, capture_error_mode="thread_local", **mode):
             call()
     except RuntimeError as error:
-        # Torch's generator stays in the capture, so this process can no longer use the GPU.
+        # After a failed capture, torch's random generator stays in capture mode, so this process
+        # can no longer use the GPU.
         text = f"a CUDA graph could not be captured: {first_line(error)}"
         raise CaptureError(f"{text}. {CaptureError.variable}=0 trains without graphs") from error
     return graph

@@ -33,16 +33,23 @@ from tune_sentcl.train import capture
 from tune_sentcl.train.optimizer import GraphedUpdate
 
 _GRAPHED_ON = "cuda"
-# Older releases count a capture's random numbers in 32 bits, and break their allocator on failure.
+# Before this release, torch counts a capture's random numbers in 32 bits, and a failed capture
+# breaks its allocator.
 _FIRST_TORCH = "2.13"
-_STEPS = 8  # sizes per octave, so padding adds at most an eighth
-_SHORTEST = 64  # tokens of one block of the attention kernel
-_MOST_TOKENS = 8192  # a larger batch runs without a graph, as it keeps a GPU busy anyway
-_ROOM = 3  # multiples of a forward pass's states: graph, backward pass, and slack
-_COPIES = 4  # times the weights: gradients, twice, and the optimizer's moments
+_STEPS = 8  # sizes per doubling of the tokens, so padding adds at most an eighth
+_SHORTEST = 64  # a block of the attention kernel holds this many tokens
+_MOST_TOKENS = 8192  # a larger batch runs without a graph, because it keeps a GPU busy anyway
+# In multiples of a forward pass's states: room for the graph, for the backward pass, and some
+# spare.
+_ROOM = 3
+# In multiples of the weights: room for two copies of the gradients and for the optimizer's two
+# moments.
+_COPIES = 4
 _MOST_GRAPHS = 32
 _ROUNDING: dict[Arithmetic, float] = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
-_SMALL = 1e-2  # share of all gradients' norm; a smaller gradient may be a rounded 0 (a key's bias)
+# As a share of the norm of all gradients: a smaller gradient may be 0 up to rounding, as that of a
+# key's bias is.
+_SMALL = 1e-2
 
 
 NO_ROOM = "some batches were trained without CUDA graphs, because memory was short"
@@ -69,7 +76,7 @@ class Size:
         tokens, longest = _rounded(len(packing.tokens.ids)), _SHORTEST
         while longest < packing.longest:
             longest *= 2
-        longest = min(longest, tokens)  # the kernel needs no more
+        longest = min(longest, tokens)  # no input is longer, so the kernel needs no larger limit
         filling = -(-(tokens - len(packing.tokens.ids)) // longest)
         most = -(-tokens // (_STEPS * longest))
         return cls(tokens, _rounded(len(packing.tokens) + max(filling, most)), longest)
@@ -130,16 +137,19 @@ class GraphedTransformer:
     def __init__(self, encoder: Encoder) -> None:
         named = encoder.transformer.named_parameters()
         self._weights = {name: weight for name, weight in named if weight.requires_grad}
-        # The input for which autograd runs a backward pass. A weight cannot serve: its autograd
-        # node remembers a stream, and a capture must not meet a node of another stream.
+        # Autograd runs a backward pass only for an input that requires a gradient. A weight cannot
+        # be this input: its autograd node remembers a stream, and a capture must not meet a node
+        # of another stream.
         self._anchor = torch.zeros((), device=encoder.device, requires_grad=True)
         self._encoder = encoder
         self._size = sum(w.numel() * w.element_size() for w in self._weights.values())
-        self._stream: Any = torch.cuda.Stream(encoder.device)  # torch reuses memory in a stream
+        # torch reuses freed memory only within one stream.
+        self._stream: Any = torch.cuda.Stream(encoder.device)
         self._graphs: dict[Size, _Graph | None] = {}
         self._latest: _Graph | None = None
         self._gradients: dict[str, Tensor] = {}
-        self._states = 0  # bytes of the largest graph's states, which all graphs share
+        # Bytes of the largest graph's states; all graphs share this memory.
+        self._states = 0
         self._pool = torch.cuda.graph_pool_handle()
         self._in_use: weakref.ref[_Use] | None = None
         self.update = GraphedUpdate(encoder.device)
@@ -185,7 +195,8 @@ class GraphedTransformer:
                 self._gradients.setdefault(name, torch.zeros_like(self._weights[name]))
             graph.capture(self._weights, self._gradients, self._pool)
             is_right = self._is_right(graph)
-            # The new graph's replay may have overwritten memory that the previous graph reads.
+            # The replay of the new graph may have overwritten memory that the previous graph still
+            # reads, so that one is checked too.
             if self._latest is not None and not self._is_right(self._latest):
                 self._graphs[self._latest.size] = None
                 self._latest = None
@@ -287,9 +298,10 @@ class _Graph:
         self.transformer_input, self.size, self.stream = transformer_input, size, stream
         self.numbers = torch.zeros(len(numbers), dtype=torch.int64, device=stream.device)
         self.fill(numbers)
-        # These tensors share the weights' memory, but their autograd nodes belong to this stream.
+        # These tensors share the memory of the weights, but their autograd nodes belong to this
+        # stream.
         self.leaves = {name: w.detach().requires_grad_() for name, w in weights.items()}
-        self._launched()  # a first run, in which libraries allocate workspaces
+        self._launched()  # a first run, because libraries allocate their workspaces in it
         self.embeddings, gradients = self._launched()
         self.used, self.upstream = [*gradients], torch.empty_like(self.embeddings)
         self._computed: list[Tensor] = []
@@ -341,7 +353,8 @@ class _Graph:
         self.embeddings.copy_(self._computed[0].detach())
 
     def _backward(self) -> None:
-        computed = self._computed.pop()  # popped, because the next graph uses its memory
+        # The list gives up the states, because the next graph uses the same memory.
+        computed = self._computed.pop()
         used = [self.leaves[name] for name in self.used]
         found = torch.autograd.grad(computed, used, self.upstream)
         torch._foreach_copy_([total for _, total in self.weights], list(found))
@@ -355,7 +368,7 @@ class _Graph:
         reader = replace(self.transformer_input, transformer=call)
         rows, bounds, ranges, counts, places = self.numbers.split(self.size.parts)
         given, layout = named_inputs(rows.view(3, -1)), Bounds(bounds.int(), self.size.longest)
-        # A cache of casts would outlive the pass.
+        # Autocast would keep its casts in a cache that outlives this pass, so the cache is off.
         enabled = torch.is_autocast_enabled("cuda")
         with (
             torch.enable_grad(),
@@ -369,8 +382,8 @@ class _Graph:
 class _Replay(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, _: Tensor, graph: _Graph, use: _Use, inputs: int) -> Tensor:
-        # A loss may outlive the step, but must keep neither the graph nor the memory of all
-        # graphs.
+        # A loss may outlive its step, so it refers to the graph only weakly: it must not keep the
+        # memory that all graphs share.
         ctx.graph, ctx.use = weakref.ref(graph), use
         graph.forward.replay()
         return graph.embeddings[:inputs].clone()
@@ -381,7 +394,8 @@ class _Replay(torch.autograd.Function):
         graph: _Graph = ctx.graph()
         graph.upstream.zero_()
         graph.upstream[: len(upstream)] = upstream
-        # A replay overwrites the gradients of an earlier pass of this step.
+        # The replay overwrites the gradients that an earlier pass of this step left, so they are
+        # copied first.
         earlier = [
             (total, total.clone() if weight.grad is total else weight.grad)
             for weight, total in graph.weights

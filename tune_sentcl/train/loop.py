@@ -28,7 +28,8 @@ from tune_sentcl.train.precision import arithmetic, computing_in
 from tune_sentcl.train.state import TrainingRun, TrainingState
 
 _CURVE_POINTS = 200
-_AHEAD = 4  # batches, so that a step rarely waits if the host is slow for one
+# The number of batches that are drawn ahead, so that a step rarely waits for a slow batch.
+_AHEAD = 4
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def train(
         closing(draw_ahead(method, upcoming, run.draws, prefetch)) as drawing,
         graphed(method) as notes,
     ):
-        # `zero_grad` would search the modules for weights, which takes half a millisecond a step
+        # `zero_grad` would search all modules for weights, which takes half a millisecond a step
         # with BERT.
         weights = [*method.encoder.parameters(), *method.heads.parameters()]
         for drawn in drawing:
@@ -109,7 +110,7 @@ def train(
                 loss = _new_gradient(method, weights, drawn)
             _update(run, weights, config.optimizer.max_grad_norm)
             method.after_step()
-            # Reading a loss waits for the device, so it is read only at steps that are shown.
+            # Reading a loss waits for the device, so a loss is read only at steps that are shown.
             losses = _finite_losses(loss, number) if is_shown(number, total) else {}
             state = partial(run.state, number, samples, drawn.after)
             epoch = samples / rows_of_epoch
@@ -151,8 +152,8 @@ def draw_ahead(
         return
     pool = ThreadPoolExecutor(1, "ahead")
     try:
-        # The calling thread draws the first batch, because that may tokenize the corpus, or wait
-        # until another process has done so, and an interrupt must be able to end it.
+        # The calling thread draws the first batch itself: this may tokenize the corpus or wait
+        # until another process has tokenized it, and only in this thread can Ctrl-C interrupt it.
         first = [draw(batch) for batch in islice(batches, 1)]
         waiting = deque(pool.submit(draw, batch) for batch in islice(batches, most))
         yield from first
@@ -185,7 +186,8 @@ def _new_gradient(method: AnyMethod, weights: list[torch.nn.Parameter], drawn: D
         if not is_out_of_memory(error):
             raise
         reason = first_line(error)
-    # After the handler, because the exception's traceback holds the step's frames and graph.
+    # The retry runs after the handler: inside it, the exception's traceback would keep the step's
+    # frames and graph in memory.
     if isinstance(method.encoder, Encoder) and method.encoder.drop_runner():
         return _new_gradient(method, weights, drawn)
     move = "Lower optimizer.batch_size, encoder.train_length or encoder.max_length."

@@ -33,7 +33,7 @@ class RawEpsilonAdamW(torch.optim.AdamW):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for group in self.param_groups:  # in the groups, so that a saved state includes them
+        for group in self.param_groups:  # `state_dict` includes what the groups hold
             group |= {"steps_taken": 0, "added_eps": group["eps"]}
 
     def step(self, closure: Any = None) -> Any:
@@ -124,7 +124,7 @@ class GraphedUpdate:
         """Make no graph yet."""
         self._rate = torch.zeros((), device=device)
         self._graphs: dict[tuple[bool, ...], torch.cuda.CUDAGraph | None] = {}
-        self._gradients: dict[Tensor, Tensor] = {}  # where graphs read gradients
+        self._gradients: dict[Tensor, Tensor] = {}  # the tensors from which graphs read gradients
 
     def __call__(
         self, optimizer: Optimizer, weights: list[nn.Parameter], most: float | None
@@ -174,8 +174,8 @@ class GraphedUpdate:
                 group |= values
 
 
-# A fused step passes over the weights once instead of a dozen times; torch has it on these
-# devices.
+# A fused step passes over the weights once instead of a dozen times; torch has fused steps for
+# these devices.
 _FUSED_ON = ("cpu", "cuda")
 
 

@@ -63,8 +63,8 @@ class TrainingRun:
         tensors: dict[str, Tensor] = {"random.cpu": torch.get_rng_state()}
         for device in self._gpus():
             tensors["random.cuda"] = torch.cuda.get_rng_state(device)
-        # The whole state of the heads, because `Method.after_step` may change tensors without
-        # gradient.
+        # The state of the heads is saved whole, because `Method.after_step` may change tensors
+        # that have no gradient.
         heads = self.heads.state_dict()
         for part, tensors_of_part in (("encoder", trained_state(self.encoder)), ("heads", heads)):
             tensors |= {f"{part}.{name}": value for name, value in tensors_of_part.items()}
@@ -107,10 +107,12 @@ class TrainingRun:
         self.schedule.load_state_dict(state.plain["schedule"])
         self.draws.bit_generator.state = state.plain["draws"]
         if isinstance(self.encoder, Encoder):
-            # Otherwise `precision = auto` could choose another arithmetic on another device.
+            # On another device, `precision = auto` could otherwise choose another arithmetic than
+            # before.
             self.encoder.arithmetic = state.plain["arithmetic"]
         torch.set_rng_state(state.tensors["random.cpu"])
-        if "random.cuda" in state.tensors:  # a state from a CPU has other noise
+        if "random.cuda" in state.tensors:
+            # A state that was saved on a CPU has no state of a GPU's generator.
             for device in self._gpus():
                 torch.cuda.set_rng_state(state.tensors["random.cuda"], device)
 

@@ -63,7 +63,8 @@ class Account:
         if self._on_gpu:
             torch.cuda.reset_peak_memory_stats(device)
         else:
-            # Linux resets the peak; elsewhere it is the process's peak, not the trial's.
+            # Linux can reset the peak. On other systems, the peak is that of the process instead
+            # of the trial's.
             with suppress(OSError):
                 _CLEAR_REFS.write_text("5")
 
@@ -148,7 +149,8 @@ class Account:
                     return int(line.split()[1]) * 1024
         try:
             import resource
-        except ImportError:  # Windows has no `resource`
+        except ImportError:
+            # Windows has no module `resource`.
             return None
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if platform.system() == "Darwin" else peak * 1024

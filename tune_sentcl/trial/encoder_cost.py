@@ -23,8 +23,10 @@ from tune_sentcl.objective import COSTS
 from tune_sentcl.score import Data, Score
 
 _TEXTS, _REPEATS, _WARM_UPS = 64, 3, 2
-_LEAST = 300.0  # milliseconds; fast encoders are timed repeatedly, because other work disturbs
-_BYTES = 4  # bytes of a number in single precision
+# Milliseconds that all timed batches take together at least: a fast encoder repeats them, because
+# other work on the machine disturbs a short measurement.
+_LEAST = 300.0
+_BYTES = 4  # bytes of a single-precision number
 
 _Spent = tuple[float, float, float]
 """Milliseconds for a single text, milliseconds a text in a batch, and megabytes of weights."""

@@ -149,7 +149,8 @@ class InputLoader:
             require_widths(config.method, checkpoint.width)
         if not config.method.freezes_encoder:
             _require_trainable(config, checkpoint)
-        # Weights are selected only at evaluation points.
+        # Without evaluation points, no weights are selected, so the id needs no hash of the dev
+        # set.
         selects = config.evaluation.select == "best" and config.evaluation.every > 0
         selection = self._selection_fingerprint(sets) if selects else ""
         code = code_of(config.method.name)
@@ -189,7 +190,8 @@ class InputLoader:
         }
         knobs = json.dumps(changed) if changed else ""
         if (name, knobs) not in self._rehearsals:
-            from tune_sentcl.trial.rehearsal import rehearse_apart  # imports accelerate
+            # This import is not at the top, because it loads accelerate.
+            from tune_sentcl.trial.rehearsal import rehearse_apart
 
             found = rehearse_apart(name, knobs)
             if knobs:
@@ -219,7 +221,7 @@ class InputLoader:
         return replace(sets, own=(*sets.own, ForeignTask(name, *own)))
 
     def _sets_of(self, config: TrialConfig) -> EvaluationSets:
-        # Leave out when to measure, which does not change the sets.
+        # `every` and `select` are left out of the key, because they do not change the sets.
         asked, data = config.evaluation, evaluation_data(config)
         wanted = EvaluationConfig(
             suites=asked.suites,
@@ -233,14 +235,15 @@ class InputLoader:
         return self._sets[data, wanted]
 
     def _corpus(self, kind: Rows, config: DataConfig) -> Corpus:
-        # Batching does not change the rows.
+        # Settings of batching are left out of the key, because they do not change the rows.
         unbatched = {"order": "file", "drop_last": False, "mix": "proportional"}
         rows = config.model_copy(update=unbatched)
         if (kind, rows) not in self._corpora:
             found = load_rows(kind, rows, self.root)
             if kind == "triplets" and rows.mined:
                 found = self._with_mined(found, rows)
-                # A range over mining would otherwise fill the memory with a corpus per trial.
+                # If `mined` has a range, each trial may have its own corpus, which together would
+                # fill the memory.
                 older = [key for key in self._corpora if key[1].mined]
                 for key in older[: 1 - _MINED_CORPORA]:
                     del self._corpora[key]
@@ -262,8 +265,9 @@ class InputLoader:
         return with_negatives(corpus, mined)
 
     def _resource(self, config: MethodConfig) -> Resource | None:
-        # Kept, because the driver sends resources to the workers. The key leaves out real-valued
-        # hyperparameters: no resource depends on them, and they differ between sampled trials.
+        # The resources are kept, because the driver sends them to the workers. The key leaves out
+        # real-valued hyperparameters: no resource depends on them, and they differ between sampled
+        # trials.
         kind = tuple(str(v) for v in dict(config).values() if not isinstance(v, float))
         if kind not in self._resources:
             self._resources[kind] = method_class(config).resource(config, self.root)
@@ -274,13 +278,13 @@ class InputLoader:
         chosen = self.stage_objective
         if not chosen.is_own:
             sts = self._sts_fingerprint(sets.data, sets.sts)
-            # If STS-B selects, ids hash its fingerprint alone.
+            # If STS-B selects, trial ids contain the hash of its data alone.
             return sts if chosen == DEFAULT else fingerprint_of([(sts, str(chosen))])
         versions = (task.version or "" for task in sets.own if chosen in objectives_of(task))
         return fingerprint_of([(next(versions, ""), chosen.metric)])
 
     def _sts_fingerprint(self, data: DataName, tasks: Sequence[StsTask]) -> str:
-        # Kept, because hashing all sentences takes longer than the rest of a load.
+        # The hashes are kept, because hashing all sentences takes longer than the rest of a load.
         if data not in self._sts_fingerprints:
             self._sts_fingerprints[data] = sts_fingerprint(tasks)
         return self._sts_fingerprints[data]
@@ -314,7 +318,7 @@ def measures_of(config: TrialConfig, device: str = "cpu") -> Measures:
         own=asked.own,
         widths=method.dims if isinstance(method, EmbeddingLossConfig) else (),
         cost=asked.cost,
-        # sentence-transformers' search of int8 embeddings ranks by dot product.
+        # The search functions of sentence-transformers rank int8 embeddings by dot product.
         similarity="dot" if is_int8 else "cosine",
     )
 

@@ -41,7 +41,7 @@ def config_of(study: Study, trial_id: str) -> TrialConfig | None:
         config, *_ = json.loads(json.loads(rest or b"")["made_for"])
         return parse_dotted(dict(flatten(json.loads(config))), f"the state of {trial_id}")
     except (ValueError, KeyError, TypeError, AttributeError, ConfigError):
-        return None  # damaged, or from another version
+        return None  # the state is damaged, or from another version
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class TrialState:
         tensors = {f"training.{name}": value for name, value in self.training.tensors.items()}
         if self.best is not None:
             tensors |= {f"best.{name}": value.cpu() for name, value in self.best[1].items()}
-        # Both files hold the step, so a reader sees whether they belong together.
+        # Both files contain the step, which shows whether they belong together.
         step = str(self.training.number)
         save_file(tensors, folder / _TENSORS, metadata={_STEP: step})
         rest = {

@@ -39,11 +39,11 @@ from tune_sentcl.trial.trainers import (
     source_of,
 )
 
-_ROWS = 10_000  # of a data set, hashed at a time
+_ROWS = 10_000  # rows of a data set are hashed this many at a time
 _TEXT = re.compile(r"\S+\s+\S")
 
 
-class Leave(Exception):  # noqa: N818 - it is no error
+class Leave(Exception):  # noqa: N818 - this is no error
     """Leaves `train()` once everything is ready for the first step."""
 
 

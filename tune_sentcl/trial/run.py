@@ -78,7 +78,8 @@ def assemble(
     seed = stream_seed(config.seed, "heads")
     heads = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # a plugin's own layers may draw from it
+        # A plugin's own layers may draw their weights from torch's global generator.
+        torch.default_generator.manual_seed(seed)
         method = build_method(config, encoder, MethodInputs(options, heads, inputs.resource))
     encoder.to(device)
     method.heads.to(device)
@@ -158,7 +159,8 @@ def run(
     device = account.device
     devices = [device] if device.startswith("cuda") else []
     if config.method.is_trainer:
-        from tune_sentcl.trial.trainer_run import run_trainer  # imports accelerate, which is slow
+        # This import is not at the top: it loads accelerate, which is slow.
+        from tune_sentcl.trial.trainer_run import run_trainer
 
         with torch_threads(account.cpus):
             given = config, inputs, account, output, stage_objective

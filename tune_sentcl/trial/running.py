@@ -266,7 +266,8 @@ def measure_end(trial: TrialRun) -> tuple[Score, ...]:
     trial.account.evaluation_seconds += time.perf_counter() - start
     plain = [score for score in evaluation.scores if score.protocol in ("cosine", "retrieval")]
     if any(score.value is None for score in plain):
-        # These scores are measured first, so the first error is one of theirs.
+        # Cosine and retrieval scores are measured before the others, so the first NonFiniteError
+        # comes from one of them.
         raise next(error for error in evaluation.errors if isinstance(error, NonFiniteError))
     unread = [missing.error for missing in trial.inputs.sets.unread]
     trial.notes += [str(error) for error in evaluation.errors if error not in unread]

@@ -92,7 +92,8 @@ class TrainerTrial(TrialRun):
             rule = "its evaluator must return the same metrics with all hyperparameters"
             raise source_of(self.name).failure("", rule)
         of = partial(Score, "own", self.name, "dev", protocol="plugin", version=known.version)
-        of = partial(of, data=self.inputs.sets.data, n=0)  # an evaluator does not tell
+        # A trainer's evaluator does not say how many items it reads.
+        of = partial(of, data=self.inputs.sets.data, n=0)
         scores = []
         for metric in known.metrics:
             value = values[metric] * (100 if metric in known.bounded else 1)
@@ -133,7 +134,8 @@ class _Steps(TrainerCallback):  # type: ignore[misc]
         with torch.no_grad():
             for name, weight in own_weights(self._trial.trainer).items():
                 weight.copy_(saved[name])
-        if state.global_step >= state.max_steps:  # the trainer would make one more step
+        if state.global_step >= state.max_steps:
+            # Otherwise the trainer would make one more step.
             raise Leave
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -100,7 +100,9 @@ def make_trainer(config: MethodConfig, seed: int, device: str, folder: Path) -> 
     from transformers.trainer_callback import PrinterCallback
 
     function: Any = METHODS[config.name].implementation
-    gc.collect()  # the last trial's trainer and callbacks refer to each other and hold memory
+    # The last trial's trainer and callbacks refer to each other, so only the garbage collector
+    # frees their memory.
+    gc.collect()
     order = stream_seed(seed, "order") % _LARGEST
     arguments = _arguments(order, device, folder)
     set_seed(stream_seed(seed, "weights") % _LARGEST)
@@ -109,10 +111,14 @@ def make_trainer(config: MethodConfig, seed: int, device: str, folder: Path) -> 
     if rule := _broken_rule(trainer, made):
         raise source_of(config.name, call_of(config)).failure("", rule)
     _TRAINED.update(_trainable(trainer.model))
-    trainer.args.eval_strategy = "no"  # earlier, a schedule that follows scores would be refused
+    # The constructors refuse a schedule that follows scores if there is no evaluation, so this
+    # comes after them.
+    trainer.args.eval_strategy = "no"
     trainer.remove_callback(PrinterCallback)
-    trainer.args._n_gpu = min(trainer.args.n_gpu, 1)  # a trial has one device
-    set_seed(stream_seed(seed, "dropout") % _LARGEST)  # the constructor has set another one
+    # A trial has one device, even if torch sees several.
+    trainer.args._n_gpu = min(trainer.args.n_gpu, 1)
+    # The constructor has set the seed of the batches' order.
+    set_seed(stream_seed(seed, "dropout") % _LARGEST)
     return trainer
 
 
@@ -168,7 +174,8 @@ def _arguments(seed: int, device: str, folder: Path) -> dict[str, Any]:
         "logging_steps": 1,
         "disable_tqdm": True,
         "use_cpu": device == "cpu",
-        **({"fp16": False, "tf32": None} if device == "cpu" else {}),  # a CPU has neither
+        # A CPU has neither fp16 nor TF32, so the function cannot turn them on.
+        **({"fp16": False, "tf32": None} if device == "cpu" else {}),
     }
 
 
@@ -272,7 +279,8 @@ def check_losses(trainer: Any, name: str, optimizer: Any) -> None:
         held = [part for part in loss.modules() if isinstance(part, BaseModel)]
         is_wrong |= bool(held) and model not in held
         for part in loss.modules():
-            # A guide has another name, and a teacher is frozen.
+            # A guide is an attribute of another name, and a teacher is frozen, so both may be
+            # other models.
             named = getattr(part, "model", model)
             if named is not model and isinstance(named, BaseModel):
                 is_wrong |= any(weight.requires_grad for weight in named.parameters())

@@ -90,7 +90,7 @@ class SearchConfigurations(Mapping[str, Configuration]):
         self.space, self.namer, self.seeds, self._warn = space, namer, tuple(seeds), warn
         self.grid: list[str] = []
         self._by_name: dict[str, Configuration] = {}
-        self._configs: dict[str, TrialConfig] = {}  # configs of the grid
+        self._configs: dict[str, TrialConfig] = {}  # the configs of the grid
         self._of_trial: dict[str, tuple[str, int]] = {}
         self._stored: set[str] = set()
         self._read_errors: set[str] = set()
@@ -121,7 +121,8 @@ class SearchConfigurations(Mapping[str, Configuration]):
             name = self.namer.configuration(values)
             if self.space.params_of(values) != params:
                 return None
-        except BadInputError:  # its data or encoder no longer exists
+        except BadInputError:
+            # The configuration's data or encoder no longer exists.
             return None
         return name if name in self._by_name else self.add_sampled(params)
 
@@ -172,7 +173,8 @@ class SearchConfigurations(Mapping[str, Configuration]):
         try:
             name = self._name(params)
             return name not in self._stored and name not in self._by_name
-        except BadInputError as error:  # the search continues with other configurations
+        except BadInputError as error:
+            # One configuration with wrong inputs does not end the search, which samples others.
             if str(error) not in self._read_errors:
                 self._read_errors.add(str(error))
                 self._warn(
@@ -188,7 +190,8 @@ class SearchConfigurations(Mapping[str, Configuration]):
         try:
             ids = self.namer.trial_ids(self.space.sampled_values(params), self.seeds[:1])
             return params if trial_id in ids else None
-        except BadInputError:  # its data or encoder no longer exists
+        except BadInputError:
+            # The configuration's data or encoder no longer exists.
             return None
 
     @property

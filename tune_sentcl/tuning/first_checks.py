@@ -30,7 +30,7 @@ def first_checks(
     Raises:
         BadInputError: An option, an objective, a custom task or the study is wrong.
     """
-    activate(space.plugins)  # another version may have been loaded meanwhile
+    activate(space.plugins)  # another space may have loaded another version of a plugin meanwhile
     options.check(space)
     if study is not None:
         refuse_itself(study, options.learn_from)

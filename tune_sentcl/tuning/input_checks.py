@@ -97,7 +97,8 @@ def check_lengths(space: Space, loader: InputLoader, *, sampled: bool) -> None:
         positions = None
         if config.method.is_trainer:
             continue
-        with suppress(CheckpointError):  # the trial that needs it reports the error
+        with suppress(CheckpointError):
+            # The trial that needs this encoder reports the error.
             positions = loader.checkpoint(name).positions
         for key, length in config.dotted().items():
             if key not in _LENGTHS or positions is None or not isinstance(length, int):
@@ -193,7 +194,8 @@ def row_notes(
     for config in grid_and_range_ends(space, sampled=sampled):
         if config.method.trains_on_rows:
             data = config.data.model_copy(update={"mined": 0})
-            with suppress(BadInputError):  # the trial that needs it reports the error
+            with suppress(BadInputError):
+                # The trial that needs these inputs reports the error.
                 found = loader.load(config.model_copy(update={"data": data}))
                 each[id(found.corpus), id(found.sets)] = config, found
     said: dict[str, None] = {}
@@ -278,7 +280,7 @@ def stage_objective(
             move += "evaluation.suites, or give evaluation.every=0"
             move += " and --scheduler none." if halves else "."
         raise ObjectiveError(Fault("--objective", value=str(first), rule=rule, move=move))
-    return DEFAULT  # unused: no trial measures it
+    return DEFAULT  # the caller needs a value, but no trial measures this score during training
 
 
 def _own_scores(space: Space, loader: InputLoader) -> list[Objective]:

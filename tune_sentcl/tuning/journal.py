@@ -53,7 +53,7 @@ class JournalMirror:
 
     def _new_study(self) -> optuna.Study:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self._path.unlink(missing_ok=True)  # a link is removed without its target
+        self._path.unlink(missing_ok=True)  # if the path is a link, only the link is removed
         storage = optuna.storages.JournalStorage(_Backend(str(self._path)))
         costs = [objective_named(name).is_cost for name in self._objectives]
         both = StudyDirection.MAXIMIZE, StudyDirection.MINIMIZE

@@ -30,14 +30,16 @@ def kept_bytes(config: TrialConfig, checkpoint: Checkpoint) -> int:
     Weights may have two bytes a number and adapters have four, which gives the share 4 * rank /
     width.
     """
-    while checkpoint.base is not None:  # adapters are small compared with their base
+    while checkpoint.base is not None:
+        # Adapters are small compared with their base, so the base's size counts.
         checkpoint = checkpoint.base
     if checkpoint.is_new_static:
         return sum(weight.nbytes for weight in load_base(checkpoint).transformer.parameters())
     folder, rank = Path(checkpoint.path, checkpoint.place), config.encoder.lora_rank
     files = [*folder.glob("*.safetensors")] or [*folder.glob("pytorch_model*.bin")]
     weights = sum(file.stat().st_size for file in files) if checkpoint.path else 0
-    # Several poolings make an embedding wider than the matrices.
+    # Several poolings make an embedding wider than the matrices, so its width is no width of a
+    # matrix.
     width = None if checkpoint.pooling == "modules" else checkpoint.width
     if not rank or config.method.freezes_encoder or width is None:
         return weights
@@ -70,7 +72,7 @@ class Keeping:
         self._history = queue.history
         self.resumable = set(self._history.with_status("failed"))
         self.has_states = bool(driver.study.states())
-        self._sizes: dict[str, int] = {}  # bytes of states, by trial
+        self._sizes: dict[str, int] = {}  # the bytes of each trial's states
         older, table = driver.study.older(), self._history.table
         columns = (table[name].to_pylist() for name in ("trial_id", "configuration", "origin"))
         rows = list(zip(*columns, strict=True))
@@ -93,7 +95,8 @@ class Keeping:
             return  # confirmation seeds keep no weights
         kept = self._driver.checkpoints()
         weights = {name for name in kept if self._history.status(name) == "finished"}
-        weights -= self._confirming  # `measure` may have trained them; they choose nothing
+        # `measure` may have trained seeds of a confirmation, but these choose no weights.
+        weights -= self._confirming
         best = sorted(weights - self.older, key=self._checkpoint_rank)
         best += sorted(weights & self.older, key=self._checkpoint_rank)
         leaders = self._leaders(weights)

@@ -13,7 +13,7 @@ from tune_sentcl.tuning.options import SearchOptions
 _ROOT = Path("/")
 _GPU_FILES = ("nvidia*", "nvhost*", "nvgpu*", "dxg", "kfd")
 """Patterns of device files: NVIDIA's cards and boards, Windows' Linux subsystem, AMD's cards."""
-_MEMORY_SHARE = 0.7  # trials get this share; Ray's object store gets the rest
+_MEMORY_SHARE = 0.7  # trials get this share of the memory, and Ray's object store gets the rest
 _UNCOUNTED = 1_000_000
 """How many trials fit a node with infinite resources."""
 
@@ -79,9 +79,9 @@ class Node:
 
 def usable_cores() -> int:
     """The cores that this process may use, by affinity and control groups' quotas; at least 1."""
-    affinity = getattr(os, "sched_getaffinity", None)  # exists only on Linux
+    affinity = getattr(os, "sched_getaffinity", None)  # only Linux has this function
     cores: float = len(affinity(0)) if affinity else os.cpu_count() or 1
-    # Version 2 of control groups writes quota and period into one file.
+    # Version 2 of control groups writes quota and period into one file, version 1 into two.
     for quota, period in (*_limits("cpu.max"), *_limits("cpu.cfs_quota_us", "cpu.cfs_period_us")):
         cores = min(cores, quota / period)
     return max(1, int(cores))
@@ -91,7 +91,8 @@ def this_machine() -> Node:
     """The resources of this machine that trials may use; a local Ray gets the same numbers."""
     gpus = 0
     if _may_have_gpus():
-        import torch  # only torch knows whether it can use the GPUs
+        # Only torch knows whether it can use the GPUs, but its import is slow.
+        import torch
 
         gpus = torch.cuda.device_count()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -114,11 +115,13 @@ def _limits(*files: str) -> Iterator[list[int]]:
     the host's; then only the mounted root exists.
     """
     lines: list[str] = []
-    with suppress(OSError):  # not on Linux
+    with suppress(OSError):
+        # This file exists only on Linux.
         lines = (_ROOT / "proc/self/cgroup").read_text().splitlines()
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        for controller in controllers.split(","):  # version 2 names no controller
+        # Version 2 names no controller, which gives one empty name.
+        for controller in controllers.split(","):
             mount = _ROOT / "sys/fs/cgroup" / controller
             group = mount / path.lstrip("/")
             for folder in (group, *group.parents[: len(group.parts) - len(mount.parts)]):
@@ -141,7 +144,8 @@ def bundle_of(options: SearchOptions, nodes: Iterable[Node]) -> Bundle:
     nodes = [node for node in nodes if wanted in (None, node.accelerator)]
     gpus = gpus_a_trial(options.gpus_per_trial, nodes)
     if wanted and not nodes and options.gpus_per_trial is None:
-        gpus = 1.0  # an autoscaler has not started such a node yet
+        gpus = 1.0
+        # An autoscaler has not started a node with this accelerator yet.
     memory = round(1e9 * (options.memory_per_trial or 0))
     return Bundle(options.cpus_per_trial, gpus, memory, wanted)
 

@@ -91,7 +91,7 @@ def measure_study(
         objectives=search.objectives,
         stage_objective=search.stage_objective or None,
         allow_test_objective=True,
-        allow_overlap=True,  # the search has already checked the overlap
+        allow_overlap=True,  # the search has already checked for rows that are also in a task
         keep=sys.maxsize,
     )
     seeds = {row["seed"] for row in rows}
@@ -195,7 +195,8 @@ def _extended(
     if faults:
         raise ConfigError(faults)
     added = {key.removeprefix(_PREFIX): value for key, value in settings.items()}
-    # Check a list together with the study's, because most tasks alone make no valid search.
+    # A list is checked together with the study's own, because most tasks alone make no valid
+    # search.
     lists = {name: value for name, value in added.items() if isinstance(value, list | tuple)}
     whole = {**added, **{name: united_measures(recorded, lists)[name] for name in lists}}
     values = {f"{_PREFIX}{name}": value for name, value in whole.items()}

@@ -21,7 +21,8 @@ from pathlib import Path
 VARIABLE = "TUNE_SENTCL_MPS"
 """The environment variable that forbids MPS if it is 0."""
 
-_PARENT = Path("/tmp")  # a socket's path has at most 107 bytes, and TMPDIR may be too long
+# The path of a socket has at most 107 bytes, which a long TMPDIR would exceed.
+_PARENT = Path("/tmp")
 _NAME = "tune_sentcl_mps"
 _PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 _LIMIT = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
@@ -31,11 +32,12 @@ _CARDS = ["nvidia-smi", "--format=csv,noheader,nounits"]
 _CARDS += ["--query-gpu=index,uuid,memory.total,mig.mode.current,name"]
 _CARD = re.compile(r"^(\d+), (GPU-[\w-]+), (\d+), (?!Enabled)[^,]+, (.+)$", re.MULTILINE)
 _ANSWER_S, _START_S = 30.0, 5.0
-# The helper that ends the server starts to wait before the server starts, so no server lacks it. A
-# second server would find the first and end at once. Neither holds the caller's pipes.
+# The helper that will end the server starts before the server, so no server lacks one. If a server
+# already runs, a second server ends at once. Neither process holds the pipes of the caller.
 _SERVE = "exec > /dev/null 2>&1; "
 _SERVE += f'flock "$0" timeout 30 sh -c "echo quit -t 10 | {_CONTROL}" & {_CONTROL} -d &'
-# Tests in another process whether CUDA starts: a server may fail, or already serve 48 processes.
+# Another process tests whether CUDA starts, because the server may fail, or serve 48 processes
+# already.
 _PROBE = """
 import ctypes
 cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
@@ -66,9 +68,10 @@ def join(share: float, *, cuda_begun: bool) -> str:
 
 
 def _join(share: float, cuda_begun: bool) -> str:
-    # A parent that joined with another share may have set the variable.
+    # A parent that joined with another share may have set the variable to a server of this
+    # package; any other server is the user's.
     if _NAME not in os.environ.get(_PIPES, "") and _answers(os.environ):
-        return ""  # the user's own server has the user's limits
+        return ""  # the user's own server has limits that the user chose
     for command in _COMMANDS:
         if shutil.which(command) is None:
             return f"{command} is not installed"
@@ -79,7 +82,7 @@ def _join(share: float, cuda_begun: bool) -> str:
         return "nvidia-smi does not tell which GPU this is, and how much memory it has"
     name, memory = card
     folder = _PARENT / f"{_NAME}_{os.getuid()}_{name}"
-    # The server gets one card alone, which both it and its clients call card 0.
+    # The server sees only this card, so the server and its clients call it card 0.
     settings = {
         "CUDA_VISIBLE_DEVICES": name,
         "CUDA_MPS_LOG_DIRECTORY": str(folder),
@@ -116,10 +119,11 @@ def _serve(folder: Path, environment: dict[str, str]) -> str:
         status = os.fstat(held)
         if status.st_uid != os.getuid() or status.st_mode & 0o077:
             raise PermissionError(errno.EPERM, "others can write to it")
-        fcntl.flock(held, fcntl.LOCK_SH)  # waits while a helper ends the server
+        # This waits while a helper ends an earlier server.
+        fcntl.flock(held, fcntl.LOCK_SH)
     except OSError as error:
         return f"{folder} cannot be used ({error.strerror})"
-    # The server would pass its own limit to every process.
+    # A limit in the server's environment would apply to every client.
     unlimited = {name: value for name, value in environment.items() if name != _LIMIT}
     _output(["sh", "-c", _SERVE, str(folder)], unlimited)
     if _answers(environment, _START_S) and _output([sys.executable, "-Ic", _PROBE], environment):
@@ -149,7 +153,8 @@ def _output(command: list[str], environment: Mapping[str, str], given: str = "")
             capture_output=True,
             text=True,
             timeout=_ANSWER_S,
-            start_new_session=True,  # so that a server outlives this process group
+            # The server must outlive a signal to this process's group.
+            start_new_session=True,
             check=True,
         )
     except (OSError, subprocess.SubprocessError):

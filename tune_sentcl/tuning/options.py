@@ -289,7 +289,8 @@ class SearchOptions:
             ConfigError: There is nothing to sample from.
             ObjectiveError: An objective is wrong.
         """
-        from tune_sentcl.objective import parse_objectives  # not for --help
+        # This import is not at the top, because --help does not need it.
+        from tune_sentcl.objective import parse_objectives
 
         parse_objectives(self.objectives, allow_test=self.allow_test_objective)
         if self.is_sampling and not space.ranges:
@@ -310,7 +311,8 @@ class SearchOptions:
             value = getattr(self, name)
             if option.low is None or value is None:
                 continue
-            if not isinstance(value, int | float):  # pydantic also accepts Decimal and Fraction
+            if not isinstance(value, int | float):
+                # pydantic also accepts Decimal and Fraction as numbers.
                 yield Fault(
                     name,
                     value=repr(value),

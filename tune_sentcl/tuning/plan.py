@@ -52,10 +52,13 @@ from tune_sentcl.watch.clock import clock
 RAY_S, _HAND_OVER_S = 10.0, 0.3
 """Seconds for Ray and its workers to start and stop; seconds for Tune to start one trial."""
 
-_BATCHES, _STEPPING_S = 8, 1.0  # timed batches of a kind, unless this many seconds have passed
-_ROWS = 32  # rows of a timed batch on a CPU; the time of larger batches is scaled up
-_DISTINCT = 8  # distinct rows of a timed batch with a frozen encoder, which must encode them
-_SENTENCES = 128  # sentences whose encoding is timed
+# A training is timed for this many batches of a kind, but stops after about this many seconds.
+_BATCHES, _STEPPING_S = 8, 1.0
+# On a CPU, a timed batch has at most this many rows; the time of a larger batch is scaled up.
+_ROWS = 32
+# A frozen encoder must encode each distinct row, so its timed batches have only this many.
+_DISTINCT = 8
+_SENTENCES = 128  # the encoding of about this many sentences is timed
 
 Kind = tuple[str, frozenset[str], EncoderConfig, int]
 """Method, hyperparameters without effect, encoder and batch size.
@@ -139,7 +142,7 @@ def seed_plan(queue: Queue) -> SeedPlan:
     if options.is_sampling and options.is_whole:
         planned = len(grid) + (queue.stages.finalists if queue.stages else 0)
     elif options.is_sampling:
-        planned = None  # scores decide it
+        planned = None  # the scores of the trials decide how many configurations get all seeds
     return SeedPlan(queue.question.seeds, planned, grid)
 
 
@@ -218,7 +221,8 @@ class TrialTimer:
         start, row, character, cache = self._parts[kind]
         rows, steps = whole_training(config, self._loader)
         training, end = rows * row, character * _characters(inputs.sets.sentences())
-        if cache is not None:  # evaluations read the frozen encoder's cache
+        if cache is not None:
+            # Evaluations read the frozen encoder's cache, so only texts that it lacks cost time.
             if config.encoder not in self.passes:
                 missing = cache.missing(frozen_encoder_texts(config, inputs))
                 self.passes[config.encoder] = character * _characters(missing)
@@ -233,13 +237,15 @@ def _measure(
 ) -> tuple[float, float, float, EmbeddingCache | None]:
     """Seconds to build a method, seconds a training row, seconds a character, and a cache."""
     texts = list(dict.fromkeys(inputs.sets.sentences())) or inputs.sentences() or toy_vocabulary()
-    # Word vectors take the time to read their file, once for all sentences.
+    # With word vectors the time goes into reading their file, once however many sentences there
+    # are, so all texts are timed instead of a sample.
     is_words = inputs.checkpoint.kind == "words"
     few = known = texts[:: 1 if is_words else max(1, len(texts) // _SENTENCES)]
     rows = _batches(config, inputs.corpus, device) if config.method.takes_steps else None
     if rows is not None:
         known = list(rows.sentences())
-    assemble(config, inputs, device, known)  # the first call fills a frozen encoder's cache
+    # The first call fills the cache of a frozen encoder, so the second is timed.
+    assemble(config, inputs, device, known)
     begin = time.perf_counter()
     method = assemble(config, inputs, device, known)
     start = time.perf_counter() - begin
@@ -258,7 +264,8 @@ def _batches(config: TrialConfig, corpus: Corpus, device: str) -> Corpus:
     frozen, size = config.method.freezes_encoder, min(config.optimizer.batch_size, len(corpus))
     size = size if frozen or device != "cpu" else min(size, _ROWS)
     firsts = np.linspace(0, len(corpus) - size, _BATCHES, dtype=np.int64)
-    # With a frozen encoder, texts do not change the time of a step.
+    # With a frozen encoder, a step's time does not depend on the texts, so a few rows are
+    # repeated.
     numbers = firsts[:, None] + np.arange(size) % (_DISTINCT if frozen else size)
     rows = corpus.table.take(pa.array(numbers.ravel()))
     return make_corpus(corpus.kind, rows, corpus.source)
@@ -277,7 +284,7 @@ def _time_row(method: AnyMethod, config: TrialConfig, rows: Corpus) -> float:
             times.append(time.perf_counter())
             if times[-1] - times[0] > _STEPPING_S:
                 break
-    # The first step allocates the optimizer's memory, so it does not count.
+    # The first step also allocates the optimizer's memory, so its time does not count.
     return (times[-1] - times[0]) / (len(times) - 1) / size["batch_size"]
 
 
@@ -338,7 +345,8 @@ def estimate(queue: Queue, timer: TrialTimer) -> Estimate | None:
 def _confirmation(question: Question, mean: float, slots: int) -> float:
     """Seconds for the confirmation of winner, runner-up and baseline, with Ray's start."""
     grid = question.space.configurations
-    is_constant = any(not config.method.takes_steps for config in grid)  # the untrained baseline
+    # A baseline that takes no steps gets no confirmation seeds.
+    is_constant = any(not config.method.takes_steps for config in grid)
     trials = (2 if is_constant else 3) * question.options.confirm
     rounds = math.ceil(trials / slots)
     return rounds * (mean + _HAND_OVER_S) + RAY_S if trials else 0.0

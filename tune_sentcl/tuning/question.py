@@ -114,7 +114,7 @@ def ask(
         BadInputError: An option or an input is wrong.
     """
     check_priors(space)
-    measured(space)  # raises if trials are scored differently
+    measured(space)  # raises if the space's trials would measure different scores
     asked, held = space, None if study is None else study_at(study, space)
     begun = held.manifest if held and held.has_finished else None
     if begun and begun.measured and not extends:
@@ -128,7 +128,8 @@ def ask(
     )
     sampled = options.is_sampling
     objectives = search_objectives(
-        space if options.objectives else asked,  # added tasks do not change the default
+        # The default objective must not depend on added tasks.
+        space if options.objectives else asked,
         loader,
         named=bool(options.objectives),
         single_trial=origin == "single",
@@ -297,7 +298,8 @@ def shortest_training(space: Space, loader: InputLoader) -> tuple[int, int, int]
     """
     found = []
     for config in _trainings(space):
-        with suppress(BadInputError):  # unreadable inputs do not run
+        with suppress(BadInputError):
+            # A configuration with unreadable inputs does not run, so it does not count.
             rows, steps = whole_training(config, loader)
             inputs, frozen = loader.load(config), config.method.freezes_encoder
             if known := inputs.rehearsal:
@@ -329,7 +331,8 @@ def _trainings(space: Space) -> Iterator[TrialConfig]:
         used = (e if i.key in _LENGTHS else e[:1] for i, e in zip(drawn, ends, strict=True))
         for values in itertools.product(*used):
             ranged = dict(zip((item.key for item in drawn), values, strict=True))
-            with suppress(BadInputError):  # invalid values do not run
+            with suppress(BadInputError):
+                # A configuration with invalid values does not run.
                 config = space.sampled({**branch, **ranged})
                 if config.method.takes_steps:
                     yield config
@@ -344,6 +347,7 @@ def _auto_values(space: Space, loader: InputLoader) -> dict[str, Values]:
             names.update(item.choices)
     settings = {}
     for name in sorted(names):
-        with suppress(CheckpointError):  # the trial that needs it reports the error
+        with suppress(CheckpointError):
+            # The trial that needs this encoder reports the error.
             settings[name] = auto_values_of(loader.checkpoint(name))
     return settings

@@ -80,13 +80,13 @@ class Queue:
         self.configurations = configurations
         self.running: set[str] = set()
         self.num_given = 0
-        self._queue: deque[str] = deque()  # trials of the grid
-        self._again: set[str] = set()  # trials that have a row but run again
+        self._queue: deque[str] = deque()  # the trials of the grid that wait
+        self._again: set[str] = set()  # trials that have a row in the study but must run again
         self._given: deque[Params] = deque()
         self._told: set[str] = set()
-        self._is_bounded = False  # whether the ranges hold fewer points than asked
+        self._is_bounded = False  # whether the ranges hold fewer points than were asked for
         self._has_halvings = len(question.shares) > 1 or bool(self.record.halvings)
-        self._staging: Staging | None = None  # None: nothing is sampled
+        self._staging: Staging | None = None  # None if nothing is sampled
         sampled = list(filter(self.configurations.take_stored, history.configurations()))
         self._take_rows()
         if options.is_sampling:
@@ -109,8 +109,8 @@ class Queue:
                     self._queue.extend([trial_id] if is_grid else ())
                     continue
                 configuration.results[seed] = self.history.result(trial_id)
-                # An earlier search may have sampled and paused a configuration that is now in the
-                # grid.
+                # An earlier search may have sampled and paused a configuration that is now part of
+                # the grid, so its trial runs again.
                 is_paused = is_grid and status == "pruned"
                 if is_paused or (status == "failed" and self.runs_again(trial_id)):
                     self._again.add(trial_id)
@@ -145,8 +145,8 @@ class Queue:
         stages = recorded_stages(self.record, num_seeds, grid)
         staging = Staging(stages, configurations, self._again)
         self._take_recorded(staging, sampled)
-        # If the last recorded halving has no configurations yet, the given ones are its first. An
-        # earlier run may have recorded that halving and ended before it began.
+        # The given configurations become the first of the last recorded halving if it has none
+        # yet: an earlier run may have ended after it recorded the halving.
         if self.record.halvings and not self.record.halvings[-1].sampled:
             self._given.extend(filter(self._is_new, given))
         self.num_given = count + len(self._given)

@@ -74,7 +74,8 @@ class Sampler:
         self.asked: optuna.Trial | None = None
         self._running: dict[str, optuna.Trial] = {}
         self._study = _tpe(seed, drawn) if name == "tpe" else None
-        self._told: Counter[str] = Counter()  # how many told configurations have each range
+        # For each range, the number of configurations told to TPE that have it.
+        self._told: Counter[str] = Counter()
 
     def propose(self, is_new: IsNew) -> Params | None:
         """Propose a new point; None if the ranges hold no further point.
@@ -130,7 +131,8 @@ class Sampler:
         params = suggest(trial, self.space)
         free = [item for item in self.space.ranges if item.key in params.keys() - fixed.keys()]
         rare = [item for item in free if self._told[item.key] < LEAST_TOLD]
-        if not rare or max(self._told.values(), default=0) < LEAST_TOLD:  # TPE draws at random
+        if not rare or max(self._told.values(), default=0) < LEAST_TOLD:
+            # TPE draws at random for now, or every range has been told often enough.
             return trial, params
         study.tell(trial, state=TrialState.FAIL)
         study.enqueue_trial({**params, **{item.key: _draw(item, self._random) for item in rare}})
@@ -162,8 +164,8 @@ class Sampler:
 def _tpe(seed: int, drawn: int) -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with warnings.catch_warnings():
-        # `group` is experimental; without it, TPE models conditional hyperparameters
-        # independently.
+        # Optuna warns that `group` is experimental. Without `group`, TPE models conditional
+        # hyperparameters independently of each other.
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         sampler = optuna.samplers.TPESampler(
             seed=stream_seed(seed, "sampler", drawn) % 2**32,
@@ -188,7 +190,8 @@ def _draw(item: Range, generator: random.Random) -> Any:
         return generator.choice(item.choices)
     ends = (math.log(item.low), math.log(item.high)) if item.log else (item.low, item.high)
     number = math.exp(generator.uniform(*ends)) if item.log else generator.uniform(*ends)
-    number = min(max(number, item.low), item.high)  # exp(log(x)) may differ from x by rounding
+    # Rounding can put exp(log(x)) just outside the range.
+    number = min(max(number, item.low), item.high)
     return number if item.kind == "float" else round(number)
 
 
@@ -409,7 +412,7 @@ def _score(past: Configuration, objectives: int) -> float | None:
     failed = {result.error_type for result in past.results.values() if result.status == "failed"}
     if failed:
         return -math.inf if failed <= CONFIGURATION_ERRORS else None
-    # A stopped seed has no score, so the mean is None.
+    # A seed whose trial was stopped has no score, so the mean is None.
     means = [past.mean(past.results, number) for number in range(objectives)]
     return -math.inf if None in means else means[0]
 

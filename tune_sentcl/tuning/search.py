@@ -79,7 +79,7 @@ def run_and_confirm(question: Question, path: str, launcher: Launcher) -> Search
     """Run a search; if the options say so, then run confirmation seeds."""
     limits = limits_of(question.options)
     outcome = run_search(question, path, launcher, limits)
-    # If only trials that fail repeatedly are left, the confirmation may run.
+    # The confirmation may also run if only trials that fail repeatedly are left.
     complete = not outcome.ended_by or (limits.failure_reason and not outcome.untried)
     confirmation = confirmation_of(question, path) if complete else None
     if confirmation is None:
@@ -141,7 +141,8 @@ def open_session(question: Question, path: str, limits: Limits) -> Iterator[Sess
     """Open a search's study as its only driver, and queue the trials that it lacks."""
     study, is_local = study_at(path, question.space), StudyFiles.at(path).folder is not None
     first = None
-    if study is not None:  # refuse early, before anything is written
+    if study is not None:
+        # A wrong search is refused here, before anything is written.
         check_halvings(study.manifest.search, question)
     elif is_local:
         first = read_queue(question, None)
@@ -189,7 +190,8 @@ def _record(question: Question, queue: Queue, study: Study) -> SearchRecord:
     if question.origin == CONFIRM_ORIGIN and before is not None:
         return replace(before, seed_plan=_with_confirmation(before, question))
     plan = before.seed_plan if before else None
-    if not len(queue.history):  # no score was known when these seeds were planned
+    if not len(queue.history):
+        # The study had no trial, so these seeds are planned before any score is known.
         plan = seed_plan(queue) if question.origin is None else None
     record = queue.record
     if options.is_sampling and not (before and before.halvings):

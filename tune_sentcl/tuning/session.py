@@ -32,9 +32,10 @@ from tune_sentcl.tuning.trial_rows import TrialRows, with_all_costs
 from tune_sentcl.tuning.worker import Failure
 from tune_sentcl.watch.watcher import Watcher
 
-_MAX_MOVES = 20  # how often a trial may move from draining nodes
-_MAX_RESTARTS = 3  # how often a trial restarts if no worker began it
-_MAX_CAPTURES = 2  # failed captures; each costs a worker
+_MAX_MOVES = 20  # the largest number of moves of a trial away from draining nodes
+_MAX_RESTARTS = 3  # the largest number of restarts of a trial that no worker began
+# The largest number of failed captures of CUDA graphs in a search, each of which costs a worker.
+_MAX_CAPTURES = 2
 
 
 @dataclass
@@ -68,7 +69,7 @@ class Limits:
     def started(self, trial_id: str, gpus: float) -> None:
         """Begin to charge a trial for its share of a GPU."""
         self._charge_gpus()
-        self._running[trial_id] = (self.clock(), gpus)  # start, and share of a GPU
+        self._running[trial_id] = (self.clock(), gpus)  # the start time, and the share of a GPU
 
     def ended(self, trial_id: str) -> None:
         """Stop charging a trial."""
@@ -275,7 +276,7 @@ class Session:
         if assignment is None:
             return
         if self.limits.overdue(trial_id):
-            # The launcher ended a worker that ran too long.
+            # The trial ran too long, so the launcher ended its worker.
             error = TrialTimeoutError.__name__
             text = (
                 f"the trial was given {self.limits.trial_seconds:g} s, and did not return in time"
@@ -290,12 +291,15 @@ class Session:
             why = "lost its worker" if has_started else "found no worker that started the trial"
             text = f"each of {tries} tries {why}; the last error: {failure.error_text}"
             error = failure.error_type
-            if error in CONFIGURATION_ERRORS:  # the node's memory was full, not the device's
+            if error in CONFIGURATION_ERRORS:
+                # The worker died because the node's memory was full, not the device's, so the
+                # configuration is not at fault.
                 error = "WorkerLostError"
             failure = replace(failure, error_type=error, error_text=text)
             if self.history.status(trial_id) != "finished":
                 self.keeping.resumable.add(trial_id)
-            # A device that no worker can use does count for `max_failures`.
+            # If no worker can use the device, this counts for `max_failures`; other losses of a
+            # worker do not.
             self.fail(trial_id, failure, accident=failure.error_type != DeviceError.__name__)
             return
         reason = shorten(first_line(failure.error_text) or "no reason given", 160)
@@ -349,7 +353,8 @@ class Session:
     def close(self) -> None:
         """Delete states, complete Optuna's journal, and update the objectives of all rows."""
         self._drop_states()
-        if self._mirror is not None:  # paused trials do not continue in this search
+        if self._mirror is not None:
+            # Paused trials do not continue in this search, so the journal gets them now.
             self._mirror.add(self.queue.configurations.values())
         self._rewrite()
 
@@ -363,7 +368,8 @@ class Session:
         origins = {trial.trial_id: trial.origin for trial in assignments}
 
         def with_objectives(trials: pa.Table) -> pa.Table:
-            # The search also planned these seeds, so they took part in the choice.
+            # Another command ran some of these trials, but the search planned their seeds too, so
+            # they took part in its choice.
             return with_search_origins(self.history.with_objectives(trials), origins)
 
         self._driver.rewrite(with_objectives)
@@ -406,7 +412,8 @@ class Session:
             self._rows.record_end(assignment, status, run_columns, scores, last)
         row = self._rows.row(assignment, status, run_columns)
         try:
-            if is_recorded:  # otherwise the earlier row stays
+            if is_recorded:
+                # Otherwise the row of an earlier, finished attempt stays.
                 curves = () if last is None else last.curves
                 self._driver.commit(
                     row,
@@ -417,7 +424,7 @@ class Session:
             self.queue.end(trial_id, self.history.result(trial_id))
             self._clean_up(status, run_columns)
         except TuneSentclError as error:
-            self.fatal = error  # the study accepts no further trials
+            self.fatal = error  # the study accepts no further trials, so the search ends
             return
         self._mirror_ended([assignment.configuration])
         self._has_succeeded = self._has_succeeded or status != "failed"

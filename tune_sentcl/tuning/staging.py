@@ -68,8 +68,9 @@ class Staging:
         self.is_exhausted = False
         self._is_complete = True  # whether the last part gets no further configurations
         self._seeds = configurations.seeds
-        self._joining: set[str] = set()  # sampled, but compete as the grid does
-        # For each part, its halving and its number in the halving.
+        # Configurations that were sampled, but compete as those of the grid do.
+        self._joining: set[str] = set()
+        # For each part, the number of its halving and its number within that halving.
         self._places = [
             (h, p) for h, each in enumerate(stages.halvings) for p in range(len(each.parts))
         ]
@@ -78,8 +79,9 @@ class Staging:
         ]
         self._whole_ends: list[dict[str, float | None]] = [{} for _ in self._seeds]
         self._grid_ends: list[dict[str, float | None]] = [{} for _ in self._seeds]
-        self._runs: list[Run] | None = None  # derived from the ends, as are the next three:
-        self._members: list[list[list[str]]] = []  # by halving and stage
+        # None: the runs are to be derived from the ends, together with the next three attributes.
+        self._runs: list[Run] | None = None
+        self._members: list[list[list[str]]] = []  # names by halving and by stage
         self._seed_members: list[list[str]] = []
         self._open: dict[str, float] = {}
 
@@ -190,14 +192,15 @@ class Staging:
         by_seeds = self._grid_ends if joins else self._whole_ends
         last = len(self._seeds) if self.stages.keeps_all else 1
         ends = [of_stage.get(configuration.name) for of_stage in by_seeds[:last]]
-        return FAILED if FAILED in ends else ends[-1]  # after a failure there are no further seeds
+        return FAILED if FAILED in ends else ends[-1]  # after a failed seed no further seed runs
 
     def runs(self) -> list[Run]:
         """The runs that certainly belong to the stages."""
         if self._runs is None:
             self._runs = sorted(self._all_runs(), key=lambda run: run.order)
             open_runs = (run for run in reversed(self._runs) if not run.has_ended)
-            # If a trial has several open runs, the first one is due.
+            # If a trial has several open runs, the first of them is due; it comes last here, so it
+            # replaces the others.
             by_trial = {run.trial_id: run for run in open_runs}
             in_order = sorted(by_trial.values(), key=lambda run: run.order)
             self._open = {run.trial_id: run.until for run in in_order}
@@ -214,7 +217,8 @@ class Staging:
         for number, halving in enumerate(self.stages.halvings):
             begun = zip(self._places, self.parts, strict=False)
             drawn = [list(names) for (of, _), names in begun if of == number]
-            # The last begun part may still get configurations.
+            # The last part may still get configurations, so it is incomplete while some must be
+            # sampled.
             complete = not self.needs_sampling
             members, last = halving.members(self._ends[number], drawn, complete=complete)
             self._members.append(members)
@@ -339,11 +343,12 @@ def with_halvings(
         if options.budget is None:
             left = int(min(options.samples, most)) - held - count
             return stages_of_samples(left, shares, after, parts=parts)
-        # Seeds that a later command adds cost budget.
+        # If a later command adds seeds, their trainings cost a part of the budget.
         more = options.budget - max(record.budget, before.cost) - (after.cost - before.cost)
         return stages_for(more, most - held - count, shares, after, parts=parts)
 
-    # If the options do not pay for all, the halving has priority.
+    # If the options do not pay for everything, fewer configurations train whole, so that the
+    # halving can run.
     tried = ((count, with_whole(count)) for count in range(whole, -1, -1))
     paid = (one for one in tried if len(one[1].halvings) > len(before.halvings))
     count, after = next(paid, (0, before))

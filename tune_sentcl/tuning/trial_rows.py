@@ -51,7 +51,8 @@ class TrialRows:
         """The row of an ended trial."""
         inputs = self._question.loader.load(assignment.config)
         values = self._history.values(assignment.trial_id)
-        if status != "finished":  # earlier values are from another attempt
+        if status != "finished":
+            # Such a trial has no objective; values in the history are those of another attempt.
             values = (None,) * len(values)
         input_columns = {
             "data_source": inputs.corpus.source or None,

@@ -121,7 +121,9 @@ class Attempt:
         self._assignment, self._loader, self._settings = assignment, loader, settings
         device = "cuda" if settings.gpus > 0 else "cpu"
         without = ""
-        if 0 < settings.gpus < 1:  # before `Account`, which starts CUDA
+        if 0 < settings.gpus < 1:
+            # This comes before `Account`, which starts CUDA: a process can join an MPS server only
+            # before.
             without = join(settings.gpus, cuda_begun=torch.cuda.is_initialized())
         self._account = Account(device, settings.cpus, settings.gpus, settings.seconds)
         if without:
@@ -162,10 +164,11 @@ class Attempt:
         if self._is_draining():
             raise NodeDrainingError(f"{socket.gethostname()} is draining")
         if not assignment.graphs:
-            # This also affects later trials of this process.
+            # The variable also turns CUDA graphs off for later trials of this process.
             os.environ[CaptureError.variable] = CaptureError.failed
         self._set_up_device()
-        if settings.study is not None:  # the study has the driver's mined rows
+        if settings.study is not None:
+            # The driver has stored its mined rows in the study.
             self._loader.study = StudyFiles.at(settings.study)
         inputs = self._loader.load(config)
         check_fingerprints(assignment.fingerprints, inputs)
@@ -240,7 +243,8 @@ class Attempt:
                 "--gpus-per-trial 0"
             )
         if 0 < share < 1:
-            # Ray does not enforce shares of a GPU, so a trial could take all its memory.
+            # Ray does not enforce shares of a GPU, so without a limit a trial could take all
+            # memory.
             limit_memory(share)
 
 
@@ -273,5 +277,6 @@ def _returned_memory() -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError, AttributeError):  # malloc_trim exists only in glibc
+        with suppress(OSError, AttributeError):
+            # Only glibc has `malloc_trim`.
             ctypes.CDLL(None).malloc_trim(0)

@@ -10,7 +10,7 @@ from typing import Any
 from tune_sentcl.watch.trackers import Params, Tracker, Values, run_name
 
 _STATUSES = {"finished": "FINISHED", "failed": "FAILED"}
-_LONGEST = 500  # characters of a text that all of MLflow's stores accept
+_LONGEST = 500  # all of MLflow's stores accept a text of this many characters
 
 
 class Client(Tracker):
@@ -21,7 +21,8 @@ class Client(Tracker):
         os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
         from mlflow import MlflowClient, entities
 
-        for name in ("mlflow", "alembic"):  # they log the creation of the database's tables
+        # At INFO, both log that they create the database's tables.
+        for name in ("mlflow", "alembic"):
             logging.getLogger(name).setLevel(logging.ERROR)
         self._entities, self._study = entities, study
         server = os.environ.get("MLFLOW_TRACKING_URI")

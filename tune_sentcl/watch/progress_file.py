@@ -17,7 +17,8 @@ from tune_sentcl.store.writer_lock import Holder
 from tune_sentcl.trial import Progress
 from tune_sentcl.watch.watcher import Watcher
 
-_DISK_S, _STORE_S = 0.5, 10.0  # seconds between writes, because many short trials may end at once
+# Seconds between two writes, so that many short trials that end together cause only one.
+_DISK_S, _STORE_S = 0.5, 10.0
 
 
 class ProgressFileWatcher:
@@ -89,7 +90,8 @@ class ProgressFileWatcher:
         self._progress = replace(self._progress, seconds=seconds, running=running, **changes)  # type: ignore[arg-type]
 
     def _write(self) -> None:
-        # The file is for display only, and a driver that lost its study must not write.
+        # The file is for display only, so an error in writing it does not end the search. A driver
+        # that has lost its study must not write.
         with self._lock, suppress(StudyError):
             self._later = None
             self._wrote = time.monotonic()

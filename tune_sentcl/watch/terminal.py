@@ -15,11 +15,12 @@ from tune_sentcl.store.rows import TrialRow
 from tune_sentcl.watch.clock import clock
 from tune_sentcl.watch.watcher import Watcher
 
-if TYPE_CHECKING:  # `trial` imports torch
+if TYPE_CHECKING:
+    # The package `trial` imports torch.
     from tune_sentcl.trial import Progress as TrialProgress
 
 _log = logging.getLogger("tune_sentcl")
-_POINTS_S = 30.0  # seconds between lines on one running trial
+_POINTS_S = 30.0  # seconds between two lines about the same running trial
 
 
 @contextmanager
@@ -73,7 +74,7 @@ class RichWatcher:
         self.notes: list[str] = []
         self._bar = Progress(
             TextColumn("trials"),
-            BarColumn(bar_width=None),  # fills the rest of the line
+            BarColumn(bar_width=None),  # the bar takes the rest of the line
             MofNCompleteColumn(),
             TextColumn("{task.fields[state]}"),
             TextColumn("running {task.fields[running]}"),
@@ -86,7 +87,8 @@ class RichWatcher:
         self.where = self.objective = ""
         self.best: float | None = None
         self._ranks = True  # False for a confirmation, which chooses no best trial
-        self._last_line_at: dict[str, float] = {}  # when each running trial's line was written
+        # The time at which each running trial's last line was written.
+        self._last_line_at: dict[str, float] = {}
         self._encoded, self._encoding = 0, 0.0
         self._notes: set[str] = set()
         self._start = now()
@@ -187,7 +189,8 @@ class RichWatcher:
 
     def close(self) -> None:
         """Remove the live line, and write the number of trials per minute."""
-        if self._console.is_terminal:  # stopping a bar that never started would write a blank line
+        if self._console.is_terminal:
+            # rich writes a blank line if a bar is stopped that never started.
             self._bar.stop()
         if not self._ended:
             return
@@ -203,7 +206,8 @@ class RichWatcher:
 
 def terminal_watcher(listener: Watcher | None = None, *, shown: bool) -> RichWatcher:
     """A watcher that passes all events on, and either shows them on stderr or prints nothing."""
-    # A live line would take over the caller's output, even on a quiet console.
+    # Even on a quiet console, rich's live display would take over the caller's stdout and stderr;
+    # without a terminal it does not.
     console = _Console(stderr=True) if shown else _Console(quiet=True, force_terminal=False)
     return RichWatcher(console, listener=listener)
 

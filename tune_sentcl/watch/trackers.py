@@ -96,7 +96,8 @@ def _faults(name: str, study: str, on_cluster: bool) -> Iterator[Fault]:
             )
         return
     package = find_spec(name)
-    if not on_cluster and (package is None or package.origin is None):  # an empty folder
+    if not on_cluster and (package is None or package.origin is None):
+        # A folder of this name in the working directory is found as a package without an origin.
         move = f'Run: pip install "tune-sentcl[{name}]".'
         yield Fault("--track", value=name, rule="the tracker's client is not installed", move=move)
     variable = TRACKERS[name]
@@ -112,7 +113,8 @@ def _faults(name: str, study: str, on_cluster: bool) -> Iterator[Fault]:
             else "Use a study in a folder."
         )
         yield Fault("--track", value=name, rule=rule, move=move)
-    elif name == "mlflow":  # readers quote its SQLite URLs differently
+    elif name == "mlflow":
+        # Readers of MLflow's SQLite URLs quote these characters differently.
         folder = StudyFiles.at(study).where
         if odd := " or ".join(character for character in "?#%" if character in folder):
             rule = f"the tracker cannot write below a folder with {odd} in its name ({folder})"

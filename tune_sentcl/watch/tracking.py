@@ -28,7 +28,7 @@ from tune_sentcl.watch.trackers import open_tracker
 from tune_sentcl.watch.watcher import Watcher
 
 _WAIT_S = 30.0  # seconds that trackers may take to finish after the search
-_INTERRUPTED_WAIT_S = 3.0  # the same after an interruption
+_INTERRUPTED_WAIT_S = 3.0  # seconds that they may take after an interruption
 _COSTS = tuple(name for name in RUN_COLUMNS if name.endswith(("_seconds", "_bytes")))
 _NUMBERS = value_columns(MAX_OBJECTIVES)
 _TEXTS = ("status", "origin", "host", "device", "notes", "error_type", "error_text", "git_commit")
@@ -59,7 +59,7 @@ def tracking(names: Sequence[str], study: str, space: str, watcher: Watcher) -> 
         yield tracked
         wait_s = _WAIT_S
     finally:
-        end = time.monotonic() + wait_s  # one deadline for all trackers
+        end = time.monotonic() + wait_s  # all trackers share this deadline
         tracked.close()
         for thread in threads:
             thread.join(max(0.0, end - time.monotonic()))
@@ -74,14 +74,17 @@ class TrackingWatcher:
     def __init__(self, watcher: Watcher, threads: Sequence["_TrackerThread"]) -> None:
         self._watcher, self._threads = watcher, threads
         self.begin, self.say = watcher.begin, watcher.say
-        self._last_steps: dict[str, int] = {}  # the last step sent of each running trial
+        # The last step that was sent, for each running trial.
+        self._last_steps: dict[str, int] = {}
 
     def started(self, assignment: Assignment) -> None:
         """See `Watcher`."""
         self._watcher.started(assignment)
         name = assignment.trial_id
         if assignment.action == "measure" or name in self._last_steps:
-            return  # it has no run for its scores, or repeats its run's points
+            # A measurement has no run for its scores. A trial that starts again already has its
+            # run.
+            return
         self._last_steps[name] = -1
         params = {
             key: value if isinstance(value, str | int | float | bool) else str(value)
@@ -167,7 +170,7 @@ class _TrackerThread(threading.Thread):
             while (event := self._events.get()) is not None and not self._is_lost:
                 method, args = event
                 getattr(tracker, method)(*args)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the search goes on without it
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the search runs on
             reason = first_line(str(error)) or "no message"
             if own := EXTENSIONS.get(("watcher", self.name)):
                 reason += f", {own.plugin}, line {own.line(error)}"

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-if TYPE_CHECKING:  # so that wrong arguments of `search` fail before torch is imported
+if TYPE_CHECKING:
+    # These imports load torch; without them, wrong arguments of `search` are refused at once.
     from tune_sentcl.history import Assignment
     from tune_sentcl.store.rows import TrialRow
     from tune_sentcl.trial import Progress

@@ -100,7 +100,8 @@ class VerifiedCell:
             return "NOT COMPARABLE"
         if equal_after_rounding(self.ours.mean, self.cell.right):
             return "MATCH"
-        if not self.drawn:  # more seeds would give the same number again
+        if not self.drawn:
+            # The trials draw no random numbers, so more seeds would give the same score again.
             return "MISS"
         if self.ours.n < MIN_SEEDS:
             return "NOT ENOUGH SEEDS"
@@ -201,7 +202,8 @@ class _Tried:
 
 
 def _all_tried(study: StudyFrames) -> Iterator[_Tried]:
-    standings = study.standings(DEFAULT)  # any score will do: the order does not matter here
+    # Any objective serves here, because the ranking is not used.
+    standings = study.standings(DEFAULT)
     rows = {row["trial_id"]: row for row in standings.tables.trials(_READ).to_pylist()}
     names: dict[str, set[str]] = {}
     for row in rows.values():
@@ -224,7 +226,8 @@ def _differences(tried: _Tried, preset: TrialConfig) -> tuple[int, list[str]]:
     own, meant = weight_values(tried.values), _weights_of(preset)
     keys = [key for key in knobs() if key != "seed" and own.get(key) != meant.get(key)]
     if tried.value("evaluation.select") == "last" == preset.evaluation.select:
-        keys = [key for key in keys if key != "evaluation.every"]  # has no effect on the weights
+        # Without a selection of weights, the interval of evaluations does not change the weights.
+        keys = [key for key in keys if key != "evaluation.every"]
     values = preset.dotted()
     changed = [
         f"{key} = {shown(tried.value(key))} instead of {shown(values.get(key))}" for key in keys
@@ -317,7 +320,7 @@ def _reproduced(
             seeds.append((mean(values), [text for _, texts in near for text in texts]))
         else:
             lacking += [text for value, texts in near if value is None for text in texts]
-    # If some seeds were measured exactly as in the paper, the other seeds are ignored.
+    # If some seeds were measured exactly as in the paper, only these seeds enter the mean.
     kept = [seed for seed in seeds if not seed[1]] or seeds
     if kept:
         reasons = [*differences, *(text for _, texts in kept for text in texts)]

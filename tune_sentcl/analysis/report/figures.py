@@ -40,13 +40,14 @@ from tune_sentcl.objective import DEFAULT, Objective, objective_named
 
 _DRAWN = 10
 _KINDS = ("search seeds", "confirmation seeds")
-_LABEL_LINE = 34  # characters of a line of a label
+_LABEL_LINE = 34  # the largest number of characters in a line of a label
 _GROUPS = {"winner": "winner", "": "not proven worse", "worse": "proven worse"}
-_BEST, _OTHERS, _POINTS = 6, 120, 200  # curves, grey curves, points of a curve
+# The largest numbers of highlighted curves, of grey curves, and of points of a curve.
+_BEST, _OTHERS, _POINTS = 6, 120, 200
 _OTHER = "others"
 _LEGEND_LINE = 48
 _COST = "cost"
-_ROW = 34  # pixels of a row of the first figure
+_ROW = 34  # height of a row in pixels
 
 
 def role_figure(screen: FirstScreen) -> Iterator[Figure]:
@@ -216,7 +217,7 @@ def _how_to_read(frame: pd.DataFrame) -> str:
 
 def curve_figures(subject: ReportData) -> Iterator[Figure]:
     """A figure of the stage objective, and one of the training loss."""
-    # Only scores that were measured during training have a curve.
+    # Scores that were measured only after training have no curve.
     there = set(subject.frames.curves["metric"].unique())
     drawn = [one for one in (DEFAULT, *subject.own.values()) if one.curve in there]
     compared = next(
@@ -295,7 +296,8 @@ def front(points: Points, most: int) -> Iterator[Table | Figure]:
     costs = {_COST, *map(points.target, subject.costs_in_use)}
     trained = [bool(subject.costs_in_use) or draws(one.values) for one in subject.shown]
     values = np.column_stack([-frame[c] if c in costs else frame[c] for c in axes])
-    # An encoder without training takes no training time, so its time cannot be compared.
+    # A method without training takes no training time, so it would win every comparison of times;
+    # NaN keeps it out of the front.
     values = np.where(np.array(trained)[:, None], values.astype(float), np.nan)
     best = np.array(front_of(values), bool)
     yield _front_table(points, quality, best, most)
@@ -305,7 +307,8 @@ def front(points: Points, most: int) -> Iterator[Table | Figure]:
 
 def _front_table(points: Points, quality: Sequence[str], best: np.ndarray, most: int) -> Table:
     subject = points.subject
-    # The points of the figures are rounded, so the table rounds the exact values instead.
+    # The figures' points are already rounded, and rounding twice can change a digit, so the table
+    # starts from the exact means.
     found, cost = list(map(subject.over_seeds, quality)), subject.over_seeds(subject.cost)
     rows: list[Row] = []
     for name in points.frame.index[best]:
@@ -334,7 +337,7 @@ def _front_figure(
 ) -> Figure:
     subject, at = points.subject, {}
     for key, column in (("x", x), ("y", y)):
-        # "Nice" ends of an axis would lie above a score of 100 or below a time of 0.
+        # "Nice" ends of an axis would extend it above a score of 100 or below a time of 0.
         scale: Spec = {"zero": False, "nice": False, "padding": 8}
         target = None if column == _COST else subject.targets[int(column[1:])]
         if target in subject.costs_in_use:

@@ -22,7 +22,7 @@ TUNED, OTHER = "tuned", "best other"
 winner. If the winner is the first of them, the row `best other` follows.
 """
 
-_FINE = 0.2  # points: smaller differences are printed with two digits
+_FINE = 0.2  # in points; a smaller difference is printed with two digits after the point
 _OVER = {
     UNTRAINED: "the untrained encoder",
     BASELINE: "the baseline",

@@ -100,7 +100,8 @@ def write_pictures(report: Report, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, spec in _pictures(report):
-        svg = vl_convert.vegalite_to_svg(spec)  # slow, so PNG and PDF are made from the SVG
+        # this takes most of the time, so PNG and PDF are made from the SVG
+        svg = vl_convert.vegalite_to_svg(spec)
         png, pdf = vl_convert.svg_to_png(svg, scale=_SCALE), vl_convert.svg_to_pdf(svg)
         for kind, content in (("svg", svg.encode()), ("png", png), ("pdf", pdf)):
             paths.append(folder / f"{name}.{kind}")
@@ -130,14 +131,15 @@ def picture(figure: Figure, points: Points, target: int = 0) -> Spec:
     }
 
 
-_SCORES = 5  # score columns of one LaTeX table, beside the hyperparameters
+# The largest number of score columns of a LaTeX table, in addition to the hyperparameters.
+_SCORES = 5
 _TEX_SPECIAL = {
     "\\": r"\textbackslash{}",
     **{character: f"\\{character}" for character in "&%$#_{}"},
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "±": r"$\pm$",
-    # LaTeX's default font encoding would print other characters for these.
+    # In its default font encoding, LaTeX prints other characters for these.
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",

@@ -86,7 +86,8 @@ def _spec(points: Points, key: str, place: Spec, there: pd.DataFrame, stopped: i
     at, column, line = {**place, "y": score}, points.knob(key), points.line(key)
     own = {**at, **_colour(points, column)} if key != _METHOD else at
     dense = len(there) > _DENSE
-    known = f"isValid(datum.{column})"  # an axis of names would show null as a name
+    # Vega-Lite would show a missing value on an axis of names as the name "null".
+    known = f"isValid(datum.{column})"
     named = {"id": "configuration", column: points.subject.labels[key]}
     shown = tooltips({**named, "@score": "mean", "@sd": "sd", "n": "seeds"})
     layers, look = [], Spec()
@@ -118,7 +119,8 @@ def _scale(title: str, column: str, values: "pd.Series[Any]", *, log: bool) -> S
     if len(distinct) <= 12:
         axis["values"] = distinct
     scale: Spec = {"nice": False, "padding": 14}
-    if log and distinct[0] <= 0:  # a logarithmic axis has no zero
+    if log and distinct[0] <= 0:
+        # A logarithmic axis cannot show 0, so `symlog` is linear near 0.
         scale |= {"type": "symlog", "constant": min(x for x in distinct if x > 0)}
     elif log:
         scale["type"] = "log"
@@ -176,7 +178,7 @@ def importance_figures(points: Points) -> Iterator[Figure]:
     for name, rows, keys in groups:
         if len(rows) >= _LEAST and len(keys) > 1:
             shares = _importances(points, rows, keys)
-            # If all scores are equal, the shares are not finite.
+            # If all scores are equal, Optuna's importances are not finite.
             if len(shares) and np.isfinite(shares["share"].to_numpy(float)).all():
                 yield _importance_figure(points, name, len(rows), shares)
 
@@ -198,7 +200,7 @@ def _importances(points: Points, rows: pd.DataFrame, keys: list[str]) -> pd.Data
         for own, value in zip(columns, drawn["t0"].astype(float), strict=True)
     ]
     verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)  # creating a study logs a line
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # `create_study` would log a line
     try:
         study = optuna.create_study(direction="maximize")
     finally:

@@ -117,7 +117,8 @@ def _first(subject: ReportData, answer: FirstScreen) -> tuple[Figure, ...]:
 
 
 def _pictured(points: Points) -> Iterator[tuple[str, str, str, Iterable[Figure]]]:
-    # Imports Optuna (1 s), which reports without figures do not need.
+    # This import is not at the top: it loads Optuna (1 s), which a report without figures does not
+    # need.
     from tune_sentcl.analysis.report.knobs import importance_figures, knob_figures
 
     yield "knobs", "Score against each hyperparameter", "Knobs", knob_figures(points)

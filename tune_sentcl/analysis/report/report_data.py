@@ -62,7 +62,7 @@ class ReportData:
     @cached_property
     def trials(self) -> pd.DataFrame:
         """`StudyFrames.wide` with averages, times and errors of each trial."""
-        wide, own = self._wide, self.frames.trials  # both frames have the same order
+        wide, own = self._wide, self.frames.trials  # both frames have their rows in the same order
         added: dict[str, Any] = {name: own[name] for name in _TRIAL_COLUMNS}
         for name, seconds in ((HOURS, "wall_seconds"), (GPU_HOURS, "gpu_seconds")):
             added[name] = own[seconds].to_numpy(float, na_value=np.nan) / _HOUR
@@ -114,7 +114,8 @@ class ReportData:
         """By hyperparameter, whether the search spaces declare its range as logarithmic."""
         found: dict[str, bool] = {}
         for space in self._spaces:
-            # A search space of another release may have other hyperparameters or another format.
+            # Another release may have written a search space with other hyperparameters or in
+            # another format; its ranges are ignored.
             with contextlib.suppress(BadInputError, ValueError, TypeError, AttributeError):
                 ranges = space.get("search", {}).get("ranges", {})
                 found |= {r.key: r.log for r in read_ranges(ranges, "") if not r.choices}
@@ -125,7 +126,8 @@ class ReportData:
         found = []
         for manifest in self.frames.manifests.values():
             for text in manifest.space_texts:
-                with contextlib.suppress(tomllib.TOMLDecodeError):  # written by another release
+                with contextlib.suppress(tomllib.TOMLDecodeError):
+                    # This release may not be able to read the TOML of another release.
                     found.append(tomllib.loads(text))
         return found
 

@@ -19,7 +19,8 @@ from tune_sentcl.objective import OFFERS, Objective
 
 LEGEND = "Bold: the winner; grey: proven worse than the winner"
 _ON_DATA = {"toy": " on the generated toy sets", "root": " on the real sets"}
-_SPARE = 1000  # further rows in the page, shown if the reader selects their configurations
+# The page holds this many more rows, and shows those whose configurations the reader selects.
+_SPARE = 1000
 _SUITES = {
     "sts": ("Semantic textual similarity", "spearman", "Spearman"),
     "transfer": ("Transfer", "accuracy", "accuracy"),
@@ -108,7 +109,7 @@ def suite_tables(subject: ReportData, most: int) -> Iterator[Table]:
         for protocol in dict.fromkeys(name for task in tasks for name in OFFERS[task]):
             yield from _suite(subject, suite, protocol, most)
     if subject.own:
-        # No average, because the metrics of custom tasks differ.
+        # The table has no average, because custom tasks have different metrics.
         columns = {title_of(one): subject.over_seeds(name) for name, one in subject.own.items()}
         empty = Table("own", "Custom tasks: times 100", caption="Scores times 100")
         yield _by_task(subject, empty, columns, most)

@@ -73,9 +73,11 @@ def written(value: Value) -> str:
         case bool():
             return str(value).lower()
         case float():
-            return number(value, 4)  # sampled values may lie close together
+            # Sampled values may lie close together, so they are shown with four digits.
+            return number(value, 4)
         case _:
-            return str(value)  # no thousands separator, because users copy values into --set
+            # Users copy values into --set, which reads no thousands separators.
+            return str(value)
 
 
 def time_unit(hours: float) -> tuple[str, float]:

@@ -28,11 +28,14 @@ def _assign_distinct(corpus: Corpus, rows: RowNumbers, batch_size: int) -> list[
     if not len(rows):
         return []
     codes = _codes(corpus)
-    others = codes.shape[1] - len(corpus.negatives())  # the number of columns before the negatives
-    # By text, the first batch that allows it as anchor or positive, and as a negative.
+    # The first columns hold anchors and positives, the rest hold negatives.
+    others = codes.shape[1] - len(corpus.negatives())
+    # For each text: the first batch that may hold it as anchor or positive, and the first batch
+    # that may hold it as negative.
     follows = [0] * (int(codes.max(initial=_NONE)) + 1)
     follows_as_negative = list(follows)
-    open_batch = [0]  # union-find: a batch with room points to itself, a full one to a later batch
+    # A union-find over batches: a batch with room points to itself, a full batch to a later one.
+    open_batch = [0]
     sizes = [0]
     assigned = []
     for texts in codes[rows].tolist():
@@ -86,8 +89,8 @@ def _mixed(
     counts = [len(part) for part in parts]
     owners = np.repeat(np.arange(len(parts)), counts)
     if generator is None:
-        # A batch's position is the middle of its interval, as if its source alone filled the
-        # epoch.
+        # A batch gets the position that it would have if its source filled the whole epoch, so
+        # that the sources are mixed evenly.
         fractions = np.concatenate([(np.arange(count) + 0.5) / count for count in counts])
         owners = owners[np.argsort(fractions, kind="stable")]
     else:
@@ -179,7 +182,7 @@ def _source_batches(
 def _group_batches(
     corpus: Corpus, batch_size: int, generator: np.random.Generator | None
 ) -> list[RowNumbers]:
-    # A dictionary encoding numbers the texts in order of first occurrence.
+    # The codes of a dictionary encoding follow the order in which the texts first occur.
     encoded = pc.dictionary_encode(corpus.table.column("premise").combine_chunks())
     codes = np.asarray(encoded.indices.to_numpy(), dtype=np.int64)
     groups = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])

@@ -151,10 +151,10 @@ def make_corpus(kind: Rows, table: pa.Table, source: str, dropped: int = 0) -> C
     names = list(KINDS[kind].columns)
     if kind == "triplets":
         names += [name for name in table.column_names if NEGATIVE.fullmatch(name)]
-    # `take` on a column of many chunks would copy the whole column each time.
+    # On a column of many chunks, pyarrow's `take` copies the whole column at each call.
     rows = table.select(names).combine_chunks()
     if rows.get_total_buffer_size() > 1.25 * rows.nbytes:
-        # A slice would keep its whole original table, in memory and in every pickle.
+        # A slice would keep all rows of its original table, in memory and in every pickle.
         rows = rows.take(pa.array(np.arange(len(rows)))).combine_chunks()
     if "row" in table.column_names:
         distinct, numbers = np.unique(table.column("row").to_numpy(), return_inverse=True)
@@ -202,7 +202,8 @@ def _fingerprint(rows: pa.Table) -> str:
         if name in NUMBERS:
             digest.update(np.asarray(column.to_numpy(), dtype=NUMBERS[name]).tobytes())
         else:
-            # With the lengths, different lists of sentences cannot have the same bytes.
+            # Lengths come first: without them, two different lists of sentences could give the
+            # same bytes.
             digest.update(pc.binary_length(column).to_numpy().astype("<i8").tobytes())
             digest.update("".join(column.to_pylist()).encode())
     return digest.hexdigest()

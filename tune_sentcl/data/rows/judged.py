@@ -65,7 +65,7 @@ def judging(table: pa.Table, columns: str) -> Iterator[str]:
     yield from known
     for role in others if not known else ():
         given = _distinct(table.column(role))
-        # In a table of two rows, 0 and 1 may be row numbers.
+        # If there are as few rows as distinct values, 0 and 1 may be row numbers instead of marks.
         if len(table) > len(given) and _is_mark(given):
             yield role
 
@@ -111,7 +111,8 @@ def positives(
         DataError: The values do not say which rows match, or no row matches.
     """
     name, values = role.removeprefix(UNREAD), table.column(role).to_pylist()
-    if _plain(role).removeprefix("is") in _NO:  # the value 1 then says that texts do not match
+    if _plain(role).removeprefix("is") in _NO:
+        # In a column such as `is_negative`, the value 1 says that texts do not match.
         raise DataError(_unclear(name, _distinct(table.column(role)), where))
     given = _distinct(table.column(role))
     if given and given <= _YES | _NO:
@@ -138,7 +139,7 @@ def _by_number(
         scores = numbers("" if value is None else value for value in values)
     distinct = np.unique(scores[np.isfinite(scores)])
     if {0.0, 1.0} <= {*distinct} and _plain(role) in _MARKS:
-        distinct = distinct[distinct != -1]  # -1 stands for no judgment
+        distinct = distinct[distinct != -1]  # here -1 marks a row that was not judged
     is_mark = len(distinct) == 2 and distinct[0] <= 0 < distinct[1]
     if np.isnan(numbers(given)).any() or not len(distinct):
         raise DataError(_unclear(name, given, where))
@@ -219,12 +220,14 @@ def _distinct(column: pa.ChunkedArray) -> frozenset[str]:
     """A column's distinct values as words, without nulls; numbers keep their spelling."""
     try:
         values = column.unique().to_pylist()
-    except (pa.ArrowException, NotImplementedError):  # Arrow cannot compare lists
+    except (pa.ArrowException, NotImplementedError):
+        # Arrow has no `unique` for lists, so a column of lists holds no marks.
         return frozenset()
     plain = (value for value in values if value is not None and str(value).strip())
     texts = (str(value).strip() for value in plain)
     words = (text if text[-1:].isdigit() else _word(text) for text in texts)
-    return frozenset(word for word in words if word)  # "-" stands for no judgment
+    # `_word` makes "" of "-", which marks a row that was not judged.
+    return frozenset(word for word in words if word)
 
 
 def names_no_nli(column: pa.ChunkedArray) -> bool:

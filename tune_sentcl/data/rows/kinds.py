@@ -83,7 +83,8 @@ def columns_read(kind: Rows, names: Iterable[str], where: Origin) -> tuple[str, 
 
 def roles_read(kind: Rows, there: Collection[str]) -> Sequence[str]:
     """The roles of a file from which rows of a kind are made, or by which rows are chosen."""
-    # Graded pairs may get their score from another column.
+    # A column of another role can serve as the score of graded pairs, so pairs without a score
+    # suffice here.
     sources = (*KINDS[kind].sources, *(_PAIRS if kind == "graded_pairs" else ()))
     complete = next((roles for roles in sources if {*roles} <= {*there}), ())
     negatives = kind == "triplets" and complete == _TRIPLET

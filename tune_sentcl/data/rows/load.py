@@ -97,7 +97,7 @@ def nli_triplets(labeled: pa.Table) -> pa.Table:
     published. If a premise has several hypotheses of a label, the first one is used. The premises
     are in the order in which they first occur.
     """
-    # A dictionary encoding numbers the texts in order of first occurrence.
+    # The codes of a dictionary encoding follow the order in which the texts first occur.
     premises = pc.dictionary_encode(labeled.column("premise").combine_chunks())
     numbers = np.asarray(premises.indices.to_numpy(), dtype=np.int64)
     labels = np.asarray(labeled.column("label").to_numpy())

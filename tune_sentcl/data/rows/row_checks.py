@@ -173,7 +173,8 @@ def _items(
     match task:
         case StsTask() | RetrievalTask():
             sides = [_folded(_array(side)) for side in zip(*_pairs(task), strict=True)]
-            if not sides:  # no query has a relevant document
+            if not sides:
+                # No query has a relevant document, so there are no pairs to compare.
                 return
             if len(columns) == 1:
                 yield task.split, pairs, pa.chunked_array([*sides[0].chunks, *sides[1].chunks])
@@ -184,7 +185,8 @@ def _items(
             parts = {split: part for split, part in apart.items() if part is not None}
             for split, part in (parts or {task.split: task.rows}).items():
                 yield split, columns, _folded(_array(part.first))
-        case ForeignTask():  # an MTEB or plugin task does not load its items
+        case ForeignTask():
+            # The texts of an MTEB or plugin task are not loaded, so they cannot be compared.
             pass
         case unknown:
             assert_never(unknown)
@@ -195,7 +197,8 @@ def _pairs(task: StsTask | RetrievalTask) -> Iterator[tuple[str, str]]:
         for subset in task.subsets:
             yield from zip(subset.sentences1, subset.sentences2, strict=True)
         return
-    texts = dict(zip(task.document_ids, task.documents, strict=False))  # the last have no text
+    # `documents` may be shorter than `document_ids`: the last ids have no text.
+    texts = dict(zip(task.document_ids, task.documents, strict=False))
     for query, grades in zip(task.queries, task.relevance, strict=True):
         relevant = [name for name, grade in grades.items() if grade > 0]
         for known in (texts, task.untitled):

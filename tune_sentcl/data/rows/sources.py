@@ -108,7 +108,8 @@ def open_source(
         where = Origin("STSBenchmark/sts-train.csv")
     elif source in JOINED:
         parts = [_open_named(part, root, source, limit) for part in JOINED[source]]
-        # The files may number their labels differently, so each is normalized first.
+        # Two files may number their labels differently, so each file is normalized before they are
+        # joined.
         table = pa.concat_tables(numbered_rows(*named) for named in parts)
         where = Origin(" + ".join(str(origin) for _, origin in parts))
     elif source in SOURCES:
@@ -215,7 +216,8 @@ def _open_own(config: DataConfig, read: Read) -> tuple[pa.Table, Origin]:
     if path.exists() or path.suffix in SUFFIXES:
         limit = None if config.blanks == "drop" else config.limit
         return read_table(path, limit, columns, read, others=True)
-    # A mistyped file name is not looked up on the hub, which would wait for a timeout.
+    # The hub is asked only for names like `owner/name`, because a mistyped file name would wait
+    # for a timeout.
     if _HUB_NAME.fullmatch(config.source):
         return _read_dataset(config.source, columns, read)
     names = ["toy", "sts-b", *JOINED, *SOURCES, *(n for k, n in EXTENSIONS if k == "source")]
@@ -333,7 +335,8 @@ def _benchmark(root: Path) -> pa.Table:
 
 def _read_dataset(name: str, columns: Mapping[str, str], read: Read) -> tuple[pa.Table, Origin]:
     """Read a folder from `save_to_disk`, or a hub data set; of several splits, read `train`."""
-    import datasets  # slow to import
+    # This import is not at the top, because it is slow.
+    import datasets
     from datasets.exceptions import DatasetsError
 
     saved = Path(name).is_dir()
@@ -363,7 +366,9 @@ def _read_dataset(name: str, columns: Mapping[str, str], read: Read) -> tuple[pa
         if role.startswith(UNREAD) and not is_plain(column, types.field(column).type)
     ]
     wanted = [column for role, column in roles.items() if role not in left]
-    chosen = dataset.select_columns(wanted)  # after any `select` or `shuffle` of the set
+    # `[:]` below applies an earlier `select` or `shuffle` of the data set; its Arrow table `data`
+    # holds all rows.
+    chosen = dataset.select_columns(wanted)
     table = chosen.with_format("arrow")[:].select(wanted)
     where = Origin(name, columns=tuple(dataset.column_names))
     metadata = chosen.features.arrow_schema.metadata
@@ -385,7 +390,8 @@ def _spread_positives(table: pa.Table, where: Origin) -> tuple[pa.Table, Origin]
     items = [texts or [None] for texts in column.to_pylist()]
     rows = np.repeat(np.arange(len(items)), [len(texts) for texts in items])
     spread = {"positive": pa.array(chain.from_iterable(items), column.type.value_type)}
-    for role in table.column_names:  # lists of scores, one for each positive
+    # A column whose lists hold one score for each positive is spread in the same way.
+    for role in table.column_names:
         if role.startswith(UNREAD) and _is_list(table.column(role).type):
             lists = [values or [None] for values in table.column(role).to_pylist()]
             if list(map(len, lists)) == list(map(len, items)):

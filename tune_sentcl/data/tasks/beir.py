@@ -101,7 +101,8 @@ def _texts(path: Path, *, titled: bool) -> tuple[dict[str, str], dict[str, str]]
             rule = f"the line has no key `text`; its keys are {', '.join(row) or 'none'}"
             raise DataError(Fault(where, rule=rule, move="Rename the key that holds the text."))
         parts: list[Any] = [title or "", "" if titled and text is None else text]
-        if isinstance(key, int):  # `datasets` writes numeric ids as numbers
+        if isinstance(key, int):
+            # A JSONL file that `datasets` wrote may hold numeric ids as numbers.
             key = str(key)
         if not key or not all(isinstance(part, str) for part in (key, *parts)):
             rule = "must be a JSON object with texts under `_id` and `text`"

@@ -119,7 +119,8 @@ def _files(path: Path) -> Mapping[str, Sequence[Path]]:
     if not path.is_dir():
         return {"dev": [path]}
     suffixes = [suffix for suffix in SUFFIXES if suffix != ".txt"]
-    for folder in (path, path / "data"):  # the hub's data sets have a folder `data`
+    # Most data sets of the hub keep their files in a folder `data`.
+    for folder in (path, path / "data"):
         files = split_files(folder, suffixes)
         if {*files} & {*_SCORED_SPLITS}:
             return files
@@ -261,7 +262,9 @@ def _labeled_tasks(
             Fault(where, key="split", rule=rule, move="Assign some rows to dev or test.")
         )
     if apart[0] is None:
-        _check_counts(train, where)  # folds of the training rows select the regularization
+        # Cross-validation on the training rows selects the regularization, so each class needs
+        # enough rows.
+        _check_counts(train, where)
     version = fingerprint_of(_content(parts))
     last: OwnSplit = "test" if apart[1] is not None else "dev"
     yield LabeledTask(name, last, learned, apart[0], apart[1], data, version)

@@ -179,7 +179,7 @@ class ForeignTask(ScoredTask):
         return ", ".join((*self.theirs, self.version))
 
 
-_DEV = ("dev", "val")  # prefixes, as of `validation.full`
+_DEV = ("dev", "val")  # a split is a dev split if its name begins so, as `validation.full`
 
 
 def mteb_task(name: str) -> Any:
@@ -190,7 +190,8 @@ def mteb_task(name: str) -> Any:
         DataError: MTEB has no such task.
     """
     try:
-        from mteb import get_task  # slow to import
+        # This import is not at the top, because it is slow.
+        from mteb import get_task
     except ModuleNotFoundError as error:
         rule, move = "the package mteb is not installed", "Run: pip install 'tune-sentcl[mteb]'."
         raise ResourceError(

@@ -130,7 +130,7 @@ def _pairs(
     low, high = bounds
     for line, (gold, left, right) in rows:
         number = gold.strip()
-        # `float` alone would also accept "nan" and "1_0".
+        # The pattern comes first, because `float` also accepts "nan" and "1_0".
         if not (_NUMBER.fullmatch(number) and low <= float(number) <= high):
             rule = f"a gold score must be a number from {low:g} to {high:g}"
             raise DataError(

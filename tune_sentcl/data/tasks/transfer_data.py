@@ -234,7 +234,8 @@ def read_whole(folder: Path, file: TransferFile, *, or_truncated: bool = False) 
 
 
 def _ordered(rows: Iterable[Row]) -> ClassifiedRows:
-    # Row numbers decide the folds, so SentEval's order of rows belongs to its protocol.
+    # SentEval sorts the rows before it forms folds by row number, so the same order is needed to
+    # get its folds.
     ordered = sorted(rows, key=lambda row: (*(len(text.split()) for text in row[0]), row[1]))
     texts, labels = zip(*ordered, strict=True)
     first = tuple(text[0] for text in texts)

@@ -63,11 +63,12 @@ def add_adapters(transformer: Any, options: EncoderConfig, seed: int) -> None:
         target_modules=names,
     )
     with torch.random.fork_rng(devices=[]):
-        # `torch.manual_seed` would also change the accelerators' generators, which the fork does
-        # not restore.
+        # `torch.manual_seed` would also seed the GPUs' generators, which this `fork_rng` does not
+        # restore.
         torch.default_generator.manual_seed(seed)
         transformer.add_adapter(config)
-    # The fingerprint of saved adapters must depend neither on the order of a set nor on a path.
+    # The fingerprint hashes the saved adapters' config, so it must not contain a path or a set,
+    # whose order varies.
     config.target_modules, config.base_model_name_or_path = names, None
 
 
@@ -100,7 +101,8 @@ def _target_names(transformer: Any, targets: str) -> list[str]:
         CheckpointError: The targets select no layer.
     """
     linear = [name for name, part in transformer.named_modules() if _fits(part)]
-    if not linear:  # GPT-2's layers, for example, are transformers' Conv1D
+    if not linear:
+        # GPT-2, for example, has transformers' `Conv1D` in place of linear layers.
         kind = transformer.config.model_type
         rule, move = "has no linear layers to adapt", "Set encoder.lora_rank to 0."
         raise CheckpointError(Fault("encoder.lora_rank", value=kind, rule=rule, move=move))

@@ -257,7 +257,8 @@ def _base_of_adapters(name: str, folder: Path, stated: str, fingerprint: str) ->
             name, rule, "Write the folder or the hub name of the base model into that file."
         )
     path = Path(stated).absolute()
-    local = not fingerprint and path.is_dir()  # peft knows no built-in names
+    # peft never names a built-in encoder, so a folder comes first.
+    local = not fingerprint and path.is_dir()
     rule = f"its {file} states the adapters' base model {stated!r}"
     if local and read_base(path) is not None:
         raise fault_of(name, f"{rule}, which is a folder of adapters itself", move)
@@ -329,7 +330,8 @@ def _folder_fingerprint(name: str, folder: Path, description: Description) -> st
     config = () if description.is_static else ("config.json",)
     files = dict.fromkeys((*config, *_weight_files(inner), *others), inner)
     files |= dict.fromkeys(_module_files(folder, description.shaping), folder)
-    whole = hashlib.sha256("\n".join(description.shaping).encode())  # with the order of modules
+    # The order of the modules is hashed too.
+    whole = hashlib.sha256("\n".join(description.shaping).encode())
     whole.update(_setting_lines(description))
     for file in sorted(files):
         whole.update(_hashed(name, files[file], file))
@@ -361,7 +363,8 @@ def _hashed(name: str, folder: Path, file: str) -> bytes:
     return f"{file}\0{digest}\n".encode()
 
 
-# The cache key is size and time instead of content, because hashing a large model takes seconds.
+# The cache compares a file's size and time, not its content, because hashing a large model takes
+# seconds.
 @lru_cache(maxsize=256)
 def _file_digest(path: str, size: int, mtime_ns: int) -> str:
     with Path(path).open("rb") as file:

@@ -85,7 +85,8 @@ def usable_positions(transformer: Any) -> int | None:
     positions = getattr(transformer.config, "max_position_embeddings", None)
     if positions is None or positions < 1:
         return None
-    padding = padding_position(transformer)  # rows up to the padding are unused
+    # Positions begin after the padding's, so the rows up to it are unused.
+    padding = padding_position(transformer)
     return int(positions) - (0 if padding is None else padding + 1)
 
 
@@ -93,7 +94,8 @@ def num_rows(transformer: Any) -> int | None:
     """The number of tokens that have a vector; None: the model has no such table."""
     try:
         table = transformer.get_input_embeddings()
-    except NotImplementedError:  # Canine, for example, computes its vectors from characters
+    except NotImplementedError:
+        # Canine, for example, has no table of tokens: it computes its vectors from characters.
         return None
     return getattr(table, "num_embeddings", None)
 
@@ -143,7 +145,8 @@ _PLACES = frozenset(
     {"subfolder", "token", "cache_dir", "revision", "local_files_only", "trust_remote_code"}
 )
 """Arguments that sentence-transformers sets itself and does not take from the file."""
-_NO_LENGTH = 100_000  # above: no limit; transformers writes 1e30
+# transformers writes 1e30 for no limit, so a length above this means no limit.
+_NO_LENGTH = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -357,7 +360,8 @@ def _width(
         stated = read_table(folder / place / "config.json")
         if kind == "Dense":
             return _count(stated.get("out_features"))
-        if kind == "Pooling":  # the widths of its modes add up
+        if kind == "Pooling":
+            # The outputs of all pooling modes are concatenated, so their widths add up.
             keys = ("embedding_dimension", "word_embedding_dimension")
             each = next((n for key in keys if (n := _count(stated.get(key)))), None)
             return each and each * len(_modes(stated))
@@ -378,7 +382,9 @@ def _stated_pooling(
     folder: Path, modules: Sequence[tuple[str, str]], config: Mapping[str, Any]
 ) -> Pooling | None:
     """The pooling that the modules perform; `modules` if `encoder.pooling` has no name for it."""
-    if not modules:  # as sentence-transformers does; a causal model's last token sees all others
+    if not modules:
+        # sentence-transformers pools a folder without modules in this way. Only the last token of
+        # a causal model sees all the others.
         heads = config.get("architectures") or [""]
         causal = str(heads[0]).endswith("ForCausalLM") and config.get("is_causal", True)
         return "last" if causal else None
@@ -397,7 +403,8 @@ def num_pooled(kinds: Sequence[str]) -> int:
 
 def _modes(config: Mapping[str, Any]) -> list[str]:
     stated = config.get("pooling_mode")
-    if stated is None:  # written by sentence-transformers before 6
+    if stated is None:
+        # Versions of sentence-transformers before 6 wrote one flag for each mode.
         chosen = [
             key.removeprefix(_OLD_KEY).removesuffix("_tokens").removesuffix("_token")
             for key, value in config.items()

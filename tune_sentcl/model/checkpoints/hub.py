@@ -28,7 +28,8 @@ def find_revision(name: str) -> str:
     try:
         return _snapshot(name, "main", _NEEDED, cached=True).name
     except HubError:
-        # Files that were fetched by commit have no branch name; a single snapshot is unambiguous.
+        # A model that was fetched by its commit is cached without a branch name. If the cache
+        # holds only one snapshot, it is that commit.
         from huggingface_hub import constants
 
         folder = f"models--{name.replace('/', '--')}"
@@ -72,7 +73,7 @@ def _snapshot(
                 allow_patterns=list(patterns),
                 local_files_only=cached,
             )
-    # HTTPError: no answer at all.
+    # The hub client raises HTTPError if it gets no answer.
     except (OSError, ValueError, errors.HTTPError) as error:  # type: ignore[attr-defined]
         raise HubError(first_line(error)) from None
     return Path(str(folder))

@@ -63,7 +63,8 @@ class Base:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-# Two entries, so a worker that alternates between two encoders reads each once.
+# The cache has two entries, so a worker that alternates between two encoders reads each of them
+# only once.
 @lru_cache(maxsize=2)
 def load_base(checkpoint: Checkpoint) -> Base:
     """Load a checkpoint's weights; the caller must not change the result, but copy it.
@@ -77,8 +78,8 @@ def load_base(checkpoint: Checkpoint) -> Base:
         rule = "word vectors have no transformer that could be trained"
         raise fault_of(checkpoint.name, rule, "Use the method none or clsr, or another encoder.")
     try:
-        # transformers draws missing weights at random; the fork protects the global generator. The
-        # libraries' import takes 5 s, half a second of that for garbage collection.
+        # transformers draws missing weights at random, so the fork protects the global generator.
+        # Importing the libraries takes 5 s, of which garbage collection would take half a second.
         with without_gc(), quiet(), torch.random.fork_rng(devices=[]):
             if checkpoint.is_new_static:
                 return _new_static(checkpoint)
@@ -179,21 +180,22 @@ def _plain(checkpoint: Checkpoint, first: Any) -> Any:
         raise ValueError("it gives no single sequence of token states")
     no_pooler = without_pooler(transformer)
     if no_pooler:
-        transformer.pooler = None  # else its unused weights would be trained and saved
+        # Without this, the unused weights of the pooler would be trained and saved.
+        transformer.pooler = None
     merge(transformer)
     if getattr(transformer.config, "use_cache", False):
-        # Otherwise decoders would store keys and values of each pass, and copy numbers to a GPU
-        # for that.
+        # With `use_cache`, a decoder would store the keys and values of each pass, and copy
+        # numbers to a GPU for this.
         transformer.config.use_cache = False
     if checkpoint.kind == "random":
-        # `torch.manual_seed` would also change the accelerators' generators, which the fork does
-        # not restore.
+        # `torch.manual_seed` would also seed the GPUs' generators, which the fork does not
+        # restore.
         torch.default_generator.manual_seed(_REDRAW_SEED)
         drawn: Any = type(transformer)._from_config(
             transformer.config, dtype=torch.float32, **no_pooler
         )
         return drawn.eval()
-    # transformers marks weights that it read from a file.
+    # transformers marks the weights that it read from a file, so the others are missing there.
     missing = [
         name
         for name, weight in transformer.named_parameters()
@@ -214,7 +216,9 @@ def _split(
         raise ValueError("its modules have no Pooling")
     pooled = 0 if is_static else num_pooled(kinds)
     for module, kind in zip(modules, kinds, strict=True):
-        if kind == "WordWeights":  # the library saves its trained weights but never reads them
+        if kind == "WordWeights":
+            # sentence-transformers saves trained word weights but does not read them back, so they
+            # must not change.
             module.requires_grad_(False)
     ends = kinds[-1:] == ["Normalize"]
     tail = modules[pooled : len(kinds) - ends]

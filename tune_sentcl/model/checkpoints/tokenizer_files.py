@@ -21,7 +21,7 @@ _PROBE = (
 """Tokenizers differ in case, accents, forms of a letter, blanks, control characters, punctuation,
 links, pieces of words, and very long words.
 """
-_SHORT = 20  # tokens, fewer than the probe text has
+_SHORT = 20  # in tokens; the probe text has more
 _BY_FILE = "PreTrainedTokenizerFast"
 _CHATS = (
     "its files hold no modules.json, so sentence-transformers would put texts into a chat "
@@ -72,13 +72,16 @@ def checked(checkpoint: Checkpoint, folder: Path, tokenizer: Any) -> tuple[Any, 
             notes = (f"{rule}; the file is used",)
             tokenizer = _load(_BY_FILE, folder, arguments, lower=lower)
     if tokenizer.pad_token_id is None and tokenizer.eos_token_id is not None:
-        tokenizer.pad_token = tokenizer.eos_token  # as for decoders; the mask marks padding
+        # Any token can pad, because the attention mask marks padding; decoders usually take this
+        # one.
+        tokenizer.pad_token = tokenizer.eos_token
     if tokenizer.padding_side == "left":
         notes = (*notes, _PADS_LEFT)
     modules = Path(folder, "modules.json").is_file() or checkpoint.place
     if getattr(tokenizer, "chat_template", None) and not modules:
         notes = (*notes, _CHATS)
-    # An exported encoder must pad as in training, where positions count from the first token.
+    # Positions count from the first token in training, so an exported encoder must not pad on the
+    # left.
     tokenizer.padding_side = "right"
     return tokenizer, notes
 
@@ -154,7 +157,8 @@ def _tokenizer_notes(checkpoint: Checkpoint) -> tuple[str, ...]:
         return read_tokenizer(checkpoint)[1]
     except CheckpointError:
         raise
-    except Exception:  # noqa: BLE001 - `tokenizers` raises plain ones; loading the model reports it
+    except Exception:  # noqa: BLE001 - `tokenizers` raises no narrower class
+        # The trial that loads the tokenizer reports the error.
         return ()
 
 
@@ -202,7 +206,7 @@ def _ids_of_file(file: Path, text: str) -> list[list[int]]:
     """The tokens of a text by the file alone, without and with special tokens."""
     from tokenizers import Tokenizer
 
-    # Raises ValueError for damaged JSON, for which `tokenizers` raises a bare Exception.
+    # `json` raises ValueError for damaged JSON, where `tokenizers` would raise a bare Exception.
     json.loads(file.read_text(encoding="utf-8"))
     library: Any = Tokenizer
     plain = library.from_file(str(file))

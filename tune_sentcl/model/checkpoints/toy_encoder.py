@@ -25,7 +25,8 @@ _SIZES = {
     "max_position_embeddings": TOY_MAX_LENGTH,
 }
 _SEED = 0
-# BERT has 0.02 at width 768; a narrower layer needs more for the same variance.
+# BERT draws weights with 0.02 at width 768; a narrower layer needs a larger value for the same
+# variance.
 _STD = 0.02 * math.sqrt(768 / 32)
 
 
@@ -52,7 +53,9 @@ def build_toy(vocabulary: Sequence[str] | None = None) -> tuple[Any, Any]:
     config = library.BertConfig(
         vocab_size=len(pieces), pad_token_id=0, attn_implementation="sdpa", **_SIZES
     )
-    with torch.random.fork_rng(devices=[]):  # draws weights, which are replaced below
+    # The constructor draws random weights, which the loop below replaces; the fork undoes the
+    # draws.
+    with torch.random.fork_rng(devices=[]):
         transformer = library.BertModel(config, add_pooling_layer=False)
     with torch.no_grad():
         for name, parameter in transformer.named_parameters():
