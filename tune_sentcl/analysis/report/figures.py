@@ -108,7 +108,7 @@ def serving_figure(subject: ReportData) -> Iterator[Figure]:
     }
     others = layer("point", {**at, **fading(0.5)}, "all", size=40)
     front = layer("circle", {**at, **fading(1)}, "front", size=90)
-    data = {"all": rounded(frame, 5), "front": rounded(frame[best], 5)}
+    data = {"all": rounded(frame), "front": rounded(frame[best])}
     yield Figure(
         name="serving",
         title=f"{titles['score']} against bytes and milliseconds",
@@ -249,7 +249,7 @@ def _curves(subject: ReportData, metric: str) -> tuple[pd.DataFrame, int]:
     )[["id", "group", "samples", "mean", "low", "high", "n"]]
     every = frame.groupby("id").indices.values()
     kept = sorted(own[place] for own in every for place in evenly(len(own), _POINTS))
-    return rounded(frame.iloc[kept], 5), len(others)
+    return rounded(frame.iloc[kept]), len(others)
 
 
 def _curve_figure(name: str, title: str, frame: pd.DataFrame, num_others: int) -> Figure:
