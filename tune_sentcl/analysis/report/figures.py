@@ -146,7 +146,9 @@ def seed_figure(subject: ReportData) -> Iterator[Figure]:
     yield Figure(
         name="seeds",
         title="Scores of the best configurations by seed",
-        caption=f"The {len(drawn)} configurations with the highest means. {_how_to_read(frame)}",
+        caption=f"The {len(drawn)} configurations with the highest means. Each point is one seed. "
+        "The bar is the mean over the confirmation seeds of a configuration, if it has any, else "
+        "over its search seeds.",
         spec=layered(*_seed_layers(frame, at, title), height=height),
         data={"seeds": frame.round(4)},
         height=90 + height,
@@ -203,15 +205,6 @@ def _seed_layers(frame: pd.DataFrame, at: Spec, title: str, *, values: bool = Fa
 
 
 _TEXT: Spec = {"field": "mean", "aggregate": "min", "type": "quantitative", "format": ".1f"}
-
-
-def _how_to_read(frame: pd.DataFrame) -> str:
-    if (frame["kind"] == _KINDS[1]).any():
-        return (
-            "Each point is one seed; the bar is the mean over the confirmation seeds, or over "
-            "the search seeds if the configuration has no others."
-        )
-    return "Each point is one seed; bar and number show the mean."
 
 
 def curve_figures(subject: ReportData) -> Iterator[Figure]:
