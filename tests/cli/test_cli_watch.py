@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -79,7 +79,7 @@ class Search:
 
     def _tell(self, state: State = "running") -> None:
         running = (RunningTrial("abcdef0123456789", now(), 1, 4, 61.5),) if self._done < 6 else ()
-        driver = asdict(Holder.of_this_process(self._driver.study.files.where))
+        driver = Holder.of_this_process(self._driver.study.files.where)
         counts = {"done": self._done, "total": 6, "ended": self._done}
         progress = SearchProgress(state, now(), 1.0, **counts, running=running, driver=driver)
         self._driver.write_progress(progress)

@@ -8,8 +8,7 @@ import typer
 
 from tune_sentcl.cli.exits import say
 from tune_sentcl.cli.options import JsonOption, RankByOption
-from tune_sentcl.cli.study_tables import say_trials_read
-from tune_sentcl.cli.terminal_tables import line, print_json
+from tune_sentcl.cli.terminal_tables import json_text, line, print_json
 from tune_sentcl.errors import ConfigError, Fault, StudyError
 
 if TYPE_CHECKING:
@@ -66,11 +65,8 @@ def report(
     frames = read_study(study[0] if len(study) == 1 else study)
     alone = Study.read(study[0]) if len(study) == 1 else None
     subject = ReportData(frames, frames.objectives(objective), alone)
-    say_trials_read(frames)
-    if kind == "json" and out is None:
-        print_json(rows_of(leaderboard_frame(subject)))
-    elif kind == "json":
-        _write(leaderboard_frame(subject).to_json(orient="records", indent=1), out)
+    if kind == "json":
+        _write(json_text(rows_of(leaderboard_frame(subject))), out)
     elif kind == "csv":
         _write(leaderboard_frame(subject).to_csv(index=False), out)
     if figures is not None or kind not in ("csv", "json"):

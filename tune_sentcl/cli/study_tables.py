@@ -16,7 +16,6 @@ from tune_sentcl.config import short_name, stated
 from tune_sentcl.objective import objective_named, value_columns
 
 if TYPE_CHECKING:
-    from tune_sentcl.analysis import StudyFrames
     from tune_sentcl.results.standings import Standings
 
 _AVERAGE = "STS average"
@@ -26,11 +25,6 @@ _VERDICT = "verdict"
 _TITLE = 20  # the largest number of characters of an objective's title
 SHOWN = 100
 """Default number of rows of `show`."""
-
-
-def say_trials_read(frames: "StudyFrames") -> None:
-    """Print the number of trials that were read, before slower steps begin."""
-    say(f"{frames.snapshot.trials(['trial_id']).num_rows:,} trials read")
 
 
 def print_study(path: str, objectives: Sequence[str] = (), most: int = SHOWN) -> None:

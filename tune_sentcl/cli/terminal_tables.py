@@ -55,10 +55,16 @@ class Layout:
     full_option: str = "--json"
 
 
+def json_text(rows: Sequence[Row]) -> str:
+    """Rows as one JSON array; numbers that JSON lacks (NaN, infinity) become null."""
+    text = json.dumps([dict(row) for row in rows], default=_plain)
+    finite = json.loads(text, parse_constant=lambda _: None)
+    return json.dumps(finite, indent=1, ensure_ascii=False) + "\n"
+
+
 def print_json(rows: Sequence[Row]) -> None:
-    """Print one JSON array; numbers that JSON lacks (NaN, infinity) become null."""
-    json.dump([_plain(dict(row)) for row in rows], sys.stdout, indent=1, ensure_ascii=False)
-    sys.stdout.write("\n")
+    """Print rows as one JSON array."""
+    sys.stdout.write(json_text(rows))
 
 
 def print_table(rows: Sequence[Row], title: str = "", layout: Layout | None = None) -> None:
@@ -231,15 +237,8 @@ def knob_cell(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+    """A value that `json` knows, for one that it does not know."""
     if hasattr(value, "tolist"):
         # This converts arrays and scalars of numpy.
-        return _plain(value.tolist())
-    if isinstance(value, str | int | bool) or value is None:
-        return value
-    return str(value)
+        return value.tolist()
+    return dict(value) if isinstance(value, Mapping) else str(value)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tune_sentcl.cli.options import JsonOption
-from tune_sentcl.cli.study_tables import say_trials_read
 from tune_sentcl.cli.terminal_tables import line, print_json, wrapped
 
 if TYPE_CHECKING:
@@ -46,7 +45,6 @@ def verify(
     # `paper_table` refuses an unknown table before the study is read, which may take long.
     paper_table(named, table)
     frames = read_study(study)
-    say_trials_read(frames)
     from tune_sentcl.analysis.papers.verification import verify as compared
 
     verified = compared(frames, named, table)

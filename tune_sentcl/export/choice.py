@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tune_sentcl.analysis.frames import configurations_of
 from tune_sentcl.config import draws, has_no_weights, is_start, is_unchanged
-from tune_sentcl.errors import Fault, StudyError, first_names
+from tune_sentcl.errors import first_names
 from tune_sentcl.export.rerun_command import train_command
 from tune_sentcl.history import CONFIRM_ORIGIN
 from tune_sentcl.objective import (
@@ -143,7 +143,7 @@ class Choice:
         """
         if not self.ranked:
             rule = f"has no finished trial with {self.objective}"
-            raise self.fault(
+            raise self.standings.fault(
                 "", rule, "Run the study's search first, or name another score by --best."
             )
         first = self.ranked[0]
@@ -159,18 +159,15 @@ class Choice:
         Raises:
             StudyError: No trial or several trials match, or the trial has no weights to export.
         """
-        candidates = {
-            **{candidate.trial_id: candidate for candidate in self.ranked},
-            **self.others,
-        }
-        fits = [candidates[name]] if name in candidates else []
-        fits = fits or [
-            candidate for key, candidate in sorted(candidates.items()) if key.startswith(name)
-        ]
+        candidates = {candidate.trial_id: candidate for candidate in self.ranked}
+        candidates |= self.others
+        fits = [own for key, own in sorted(candidates.items()) if key.startswith(name)]
         if len(fits) != 1 or not name:
             among = (candidate.trial_id for candidate in (fits or candidates.values()))
             rule = f"fits {'several trials' if fits else 'no trial'} of the study"
-            raise self.fault(name, rule, f"Name one trial: {first_names(list(among), _SHOWN)}.")
+            raise self.standings.fault(
+                name, rule, f"Name one trial: {first_names(list(among), _SHOWN)}."
+            )
         self._require_weights(fits[0], "named by --trial")
         return fits[0]
 
@@ -201,10 +198,6 @@ class Choice:
         )
         return next((objective for objective in cheap if objective.curve in curves), DEFAULT)
 
-    def fault(self, value: str, rule: str, move: str) -> StudyError:
-        """An error about this study."""
-        return StudyError(Fault(self.study.files.where, value=value, rule=rule, move=move))
-
     def _require_weights(self, candidate: Candidate, why: str) -> None:
         if candidate.exportable:
             return
@@ -212,16 +205,16 @@ class Choice:
         name = f"trial {candidate.trial_id} ({why})"
         if status != "finished":
             how = "was stopped at the end of a stage" if status == "pruned" else "has failed"
-            raise self.fault(name, f"{how} and has no weights", self._instead())
+            raise self.standings.fault(name, f"{how} and has no weights", self._instead())
         if candidate.uses_word_vectors:
             rule = "uses word vectors, which cannot be exported"
-            raise self.fault(name, rule, self._instead())
+            raise self.standings.fault(name, rule, self._instead())
         rule = "has not kept its weights"
         if candidate.row["origin"] == CONFIRM_ORIGIN:
             rule += ", because the study keeps no weights of trials on confirmation seeds"
         command = self.command(self.row(candidate.trial_id))
         again = f" `{command}` trains the trial again and keeps its weights." if command else ""
-        raise self.fault(name, rule, f"{self._instead()}{again}")
+        raise self.standings.fault(name, rule, f"{self._instead()}{again}")
 
     def _instead(self) -> str:
         there = [candidate.trial_id for candidate in self.ranked if candidate.exportable]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow.compute as pc
 
+from tune_sentcl.analysis.frames import rows_of
 from tune_sentcl.config import UNTRAINED, evaluation_data_of, flatten, is_trainer
 from tune_sentcl.errors import CheckpointError, Fault, StudyError
 from tune_sentcl.export.choice import Candidate, Choice
@@ -136,9 +137,9 @@ def _spread(table: pd.DataFrame, row: Mapping[str, Any]) -> Record:
     fits = table[table["configuration"] == row["configuration"]]
     if not len(fits):
         return {}
-    values = fits.astype(object).where(fits.notna(), None).iloc[0]
+    (values,) = rows_of(fits)
     names = (f"{name}_{statistic}" for name in _SPREAD for statistic in ("mean", "sd", "n"))
-    return {name: values[name] for name in names if name in fits.columns}
+    return {name: values[name] for name in names if name in values}
 
 
 def _target(path: str | Path, to: str | Path) -> Path:

@@ -21,11 +21,11 @@ from tune_sentcl.history.trial_records import (
     TrialRecord,
     measurements_by_trial,
     objective_rows,
-    of_trials,
     with_measured_metric,
 )
 from tune_sentcl.objective import MAX_OBJECTIVES, Objective, mean, objective_columns
 from tune_sentcl.score import Measurement, Score
+from tune_sentcl.store.parts import rows_of_trials
 from tune_sentcl.store.rows import CONFIRM_ORIGIN, RUN_COLUMNS, stored_run_columns
 from tune_sentcl.store.study import StudyTables
 
@@ -272,7 +272,7 @@ class History:
             self._trials[name] = record
         self._rows = table.select(list(_CONFIGURED))
         finished = table.filter(pc.field("status") == "finished")
-        kept = finished.filter(of_trials(self.weights))
+        kept = rows_of_trials(finished, self.weights)
         for row in kept.select(["trial_id", *RUN_COLUMNS]).to_pylist():
             self._run_columns[row["trial_id"]] = stored_run_columns(row)
 

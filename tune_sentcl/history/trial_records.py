@@ -1,8 +1,8 @@
 """Records of trials, and functions that fill them from a study's tables."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -112,11 +112,6 @@ def evaluation_data_of_rows(trials: pa.Table) -> list[str]:
     return [evaluation_data_of(dict(zip(keys, row, strict=True))) for row in rows]
 
 
-def of_trials(trial_ids: Iterable[str]) -> pc.Expression:
-    """An expression that selects the rows of some trials."""
-    return pc.field("trial_id").isin(pa.array(sorted(trial_ids), pa.string()))
-
-
 def objective_rows(objective: Objective, table: pa.Table) -> pa.Table:
     """The rows of an objective in a table of scores of whole tasks."""
     names = ("task", "metric", "split", "protocol")
@@ -134,23 +129,20 @@ def with_measured_metric(scores: pa.Table) -> pa.Table:
 def measurements_by_trial(table: pa.Table) -> Iterator[tuple[str, frozenset[Measurement]]]:
     """The measurements of each trial in a table from `with_measured_metric`.
 
-    Trials with equal sets share one object. Rows are encoded as integers, which is faster than to
-    make a `Measurement` for each row.
+    Trials with equal sets share one object. A `Measurement` is made for each kind of row, not for
+    each row, because that is faster.
     """
     if not len(table):
         return
-    codes = np.zeros(len(table), np.int64)
-    dictionaries: list[list[Any]] = []
-    for key in MEASUREMENT:
-        encoded = table[key].combine_chunks().dictionary_encode("encode")
-        dictionaries.append(encoded.dictionary.to_pylist())
-        codes = codes * len(dictionaries[-1]) + encoded.indices.to_numpy(zero_copy_only=False)
+    texts = [pc.fill_null(pc.cast(table[key], pa.string()), "") for key in MEASUREMENT]
+    kinds = pc.binary_join_element_wise(*texts, "\0").combine_chunks().dictionary_encode()
+    _, firsts, kind = np.unique(kinds.indices, return_index=True, return_inverse=True)
+    rows = table.select(MEASUREMENT).take(firsts).to_pylist()
+    measurements = [Measurement(*row.values()) for row in rows]
     names = table["trial_id"].combine_chunks().dictionary_encode()
-    kinds, kind = np.unique(codes, return_inverse=True)
-    trial_and_kind = np.unique(names.indices.to_numpy().astype(np.int64) * len(kinds) + kind)
-    trials, kind = np.divmod(trial_and_kind, len(kinds))
+    trial_and_kind = np.unique(names.indices.to_numpy().astype(np.int64) * len(rows) + kind)
+    trials, kind = np.divmod(trial_and_kind, len(rows))
     starts = np.flatnonzero(np.diff(trials, prepend=-1))
-    measurements = [_decode_measurement(code, dictionaries) for code in kinds.tolist()]
     sets: dict[bytes, frozenset[Measurement]] = {}
     ids = names.dictionary.to_pylist()
     for trial, part in zip(trials[starts].tolist(), np.split(kind, starts[1:]), strict=True):
@@ -158,11 +150,3 @@ def measurements_by_trial(table: pa.Table) -> Iterator[tuple[str, frozenset[Meas
         if kinds_of_trial not in sets:
             sets[kinds_of_trial] = frozenset(measurements[number] for number in part.tolist())
         yield ids[trial], sets[kinds_of_trial]
-
-
-def _decode_measurement(code: int, dictionaries: Sequence[Sequence[Any]]) -> Measurement:
-    values = []
-    for dictionary in reversed(dictionaries):
-        code, index = divmod(code, len(dictionary))
-        values.append(dictionary[index])
-    return Measurement(*reversed(values))

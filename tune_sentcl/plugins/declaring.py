@@ -224,16 +224,11 @@ def _knob_faults(
     where: str, knobs: Mapping[str, inspect.Parameter], base: type[MethodBase]
 ) -> Iterator[Fault]:
     for one in knobs.values():
-        if rule := _parameter_rule(one, base):
+        rule = _knob_rule(one.name, one.annotation, one.default is one.empty, base)
+        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD, one.POSITIONAL_ONLY):
+            rule = "must be a parameter that can be given by its name"
+        if rule:
             yield Fault(where, key=str(one), rule=rule, move="Correct the parameter.")
-
-
-def _parameter_rule(one: inspect.Parameter, base: type[MethodBase]) -> str:
-    """The rule that a hyperparameter's parameter breaks; empty if it breaks none."""
-    has_default = one.default is not one.empty
-    if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD, one.POSITIONAL_ONLY):
-        return "must be a parameter that can be given by its name"
-    return _knob_rule(one.name, one.annotation, not has_default, base)
 
 
 def _knob_rule(name: str, kind: Any, is_required: bool, base: type[MethodBase]) -> str:

@@ -28,7 +28,6 @@ from tune_sentcl.store.disk import atomic_file, sync_folder
 from tune_sentcl.store.files import StudyFiles, Version
 from tune_sentcl.store.objects import TakenError, storage_errors
 from tune_sentcl.store.parts import (
-    empty_part,
     encoded_part,
     joined,
     marked_part,
@@ -36,7 +35,6 @@ from tune_sentcl.store.parts import (
     part_names,
     read_part,
     rows_of_trials,
-    rows_without_trials,
     widened,
 )
 from tune_sentcl.store.rows import schema_of
@@ -95,7 +93,7 @@ class DriverFiles:
                 # An empty part ends a folder: no driver adds a part after it.
                 while not rows or rows[-1]:
                     names.append(next_part(folder, names))
-                    made = self._create(names[-1], empty_part(folder))
+                    made = self._create(names[-1], encoded_part(schema_of(folder).empty_table()))
                     rows.append(0 if made else self._make_own(names[-1]))
 
     def read(self, name: str) -> bytes | None:
@@ -225,7 +223,7 @@ class TableWriter:
             self._rows, self._is_full = schema_of(self._folder).empty_table(), False
         name = part or self._names[-1]
         before = self._part(name)
-        others = rows_without_trials(before, [trial_id]) if part else before
+        others = before.filter(pc.not_equal(before["trial_id"], trial_id)) if part else before
         self._write(name, joined([others, rows], widened(before.schema, rows.schema)))
         self._part_of[trial_id] = name
 

@@ -27,7 +27,7 @@ from obstore.exceptions import (
 )
 from obstore.store import LocalStore, MemoryStore, from_url
 
-from tune_sentcl.errors import Fault, StudyError
+from tune_sentcl.errors import Fault, StudyError, first_line
 
 SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "memory")
 """The URL schemes of object stores for studies; data in `memory` ends with the process."""
@@ -85,18 +85,21 @@ def storage_errors(where: str, *passed: type[OSError]) -> Iterator[None]:
 
 @contextmanager
 def _os_errors() -> Iterator[None]:
-    """Turn errors of a client into OSError, with the system's error number if known."""
+    """Turn errors of a client into OSError, with the system's error number if known.
+
+    The first line of a message leaves out the internal state that obstore appends.
+    """
     try:
         yield
     except (NotFoundError, FileNotFoundError) as error:
         # The kind of store decides which of the two is raised.
-        raise FileNotFoundError(errno.ENOENT, _first_line(error)) from None
+        raise FileNotFoundError(errno.ENOENT, first_line(error)) from None
     except (AlreadyExistsError, PreconditionError) as error:
-        raise TakenError(_first_line(error)) from None
+        raise TakenError(first_line(error)) from None
     except (PermissionDeniedError, UnauthenticatedError) as error:
-        raise PermissionError(errno.EACCES, _first_line(error)) from None
+        raise PermissionError(errno.EACCES, first_line(error)) from None
     except BaseError as error:
-        text = _first_line(error)
+        text = first_line(error)
         number = _NUMBER.search(text)
         raise (OSError(int(number[1]), text) if number else OSError(text)) from None
 
@@ -107,11 +110,7 @@ def check_url(url: str) -> None:
     Raises:
         StudyError: The scheme is unknown.
     """
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        parts = None
-    if parts is None or parts.scheme not in SCHEMES:
+    if url.partition("://")[0].lower() not in SCHEMES:
         rule = f"must begin with one of {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
         raise StudyError(
             Fault(url, rule=rule, move="Correct the URL, or give the path of a folder.")
@@ -119,7 +118,7 @@ def check_url(url: str) -> None:
     try:
         client_of(url)
     except (BaseError, ValueError) as error:
-        rule = f"must be a URL that can be opened ({_first_line(error)})"
+        rule = f"must be a URL that can be opened ({first_line(error)})"
         raise StudyError(Fault(url, rule=rule, move="Check the address.")) from None
 
 
@@ -163,8 +162,3 @@ def _has_profiles() -> bool:
     """Whether credentials may be in profiles, which only boto3 reads."""
     given = os.environ.get("AWS_ACCESS_KEY_ID") or not (Path.home() / ".aws").is_dir()
     return not given and importlib.util.find_spec("boto3") is not None
-
-
-def _first_line(error: Exception) -> str:
-    """An error's message without the internal state that obstore appends."""
-    return (str(error).splitlines() or [type(error).__name__])[0]

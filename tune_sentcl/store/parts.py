@@ -5,7 +5,7 @@ that is replaced later is replaced in its own part, so a reader of all parts see
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -52,11 +52,6 @@ def encoded_part(table: pa.Table) -> bytes:
     # Statistics would double the size of the footer.
     pq.write_table(table, sink, write_statistics=False)
     return bytes(sink.getvalue())
-
-
-def empty_part(folder: str) -> bytes:
-    """A part without rows."""
-    return encoded_part(schema_of(folder).empty_table())
 
 
 def marked_part(data: bytes, writer: str) -> tuple[bytes, int]:
@@ -127,12 +122,8 @@ def joined(tables: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
 
 def rows_of_trials(table: pa.Table, trial_ids: Iterable[str]) -> pa.Table:
     """The rows of these trials."""
-    return table.filter(_trial_mask(table, trial_ids))
-
-
-def rows_without_trials(table: pa.Table, trial_ids: Collection[str]) -> pa.Table:
-    """The rows of all trials but these."""
-    return table.filter(pc.invert(_trial_mask(table, trial_ids))) if trial_ids else table
+    wanted = pa.array(list(trial_ids), pa.string())
+    return table.filter(pc.is_in(table["trial_id"], value_set=wanted))
 
 
 def widened(schema: pa.Schema, other: pa.Schema) -> pa.Schema:
@@ -140,7 +131,3 @@ def widened(schema: pa.Schema, other: pa.Schema) -> pa.Schema:
     there = set(schema.names)
     further = [f for f in other if f.name not in there]
     return pa.schema([*schema, *further], metadata=schema.metadata)
-
-
-def _trial_mask(table: pa.Table, trial_ids: Iterable[str]) -> pa.Array:
-    return pc.is_in(table["trial_id"], value_set=pa.array(list(trial_ids), pa.string()))

@@ -5,9 +5,10 @@ A search never reads this file. Only the tables say which trials have ended.
 
 import dataclasses
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Literal, Self
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.writer_lock import Holder
@@ -49,7 +50,7 @@ class SearchProgress:
         total: Planned trials.
         ended: Trials that this command ended.
         running: The running trials.
-        driver: The process that wrote the record, as fields of `store.writer_lock.Holder`.
+        driver: The process that wrote the record.
     """
 
     state: State
@@ -59,17 +60,14 @@ class SearchProgress:
     total: int = 0
     ended: int = 0
     running: tuple[RunningTrial, ...] = ()
-    driver: Mapping[str, Any] = field(default_factory=dict)
+    driver: Holder | None = None
 
     @classmethod
     def read(cls, files: StudyFiles) -> Self | None:
         """Read the file; None if it is missing or damaged."""
-        data = files.read_bytes(PROGRESS)
         try:
-            document = json.loads(data or b"")
-            running = tuple(RunningTrial(**trial) for trial in document.pop("running"))
-            return cls(**document, running=running)
-        except (ValueError, TypeError, KeyError, AttributeError):
+            return TypeAdapter(cls).validate_json(files.read_bytes(PROGRESS) or b"")
+        except ValidationError:
             return None
 
     def encoded(self) -> bytes:
@@ -85,9 +83,6 @@ class SearchProgress:
 
     def is_interrupted(self, files: StudyFiles) -> bool:
         """Whether the driver died without a final record; only the driver's machine can tell."""
-        holder = Holder.parse(json.dumps(dict(self.driver)).encode())
-        return (
-            self.state == "running"
-            and holder is not None
-            and holder.is_alive(files.where) is False
-        )
+        if self.state != "running" or self.driver is None:
+            return False
+        return self.driver.is_alive(files.where) is False

@@ -21,6 +21,12 @@ from tune_sentcl.store.trial_folders import ITEMS, STATES, WEIGHTS, TrialFolder,
 STUDY = "study"
 """The column that names the study of each row, if several studies were read."""
 
+Columns = Sequence[str] | None
+"""The columns to read; None for all."""
+
+Trials = Collection[str] | None
+"""The trials whose rows are read; None for all."""
+
 
 class EndedTrial(NamedTuple):
     """The status of a trial with a row, and the label of the attempt that trained its weights."""
@@ -32,7 +38,7 @@ class EndedTrial(NamedTuple):
 class StudyTables(ABC):
     """The tables of a study, read at each call (`Study`) or in memory (`Snapshot`)."""
 
-    def trials(self, columns: Sequence[str] | None = None) -> pa.Table:
+    def trials(self, columns: Columns = None) -> pa.Table:
         """One row per ended trial, with the columns of `rows.trials_schema()`.
 
         Args:
@@ -40,12 +46,7 @@ class StudyTables(ABC):
         """
         return self._table("trials", columns)
 
-    def scores(
-        self,
-        columns: Sequence[str] | None = None,
-        where: Any = None,
-        among: Collection[str] | None = None,
-    ) -> pa.Table:
+    def scores(self, columns: Columns = None, where: Any = None, among: Trials = None) -> pa.Table:
         """The scores of finished trials, with the columns of `rows.SCORES`.
 
         Args:
@@ -56,12 +57,7 @@ class StudyTables(ABC):
         """
         return self._table("scores", columns, where, among)
 
-    def curves(
-        self,
-        columns: Sequence[str] | None = None,
-        where: Any = None,
-        among: Collection[str] | None = None,
-    ) -> pa.Table:
+    def curves(self, columns: Columns = None, where: Any = None, among: Trials = None) -> pa.Table:
         """The curves of ended trials, with the columns of `rows.CURVES`.
 
         The arguments are those of `scores`, but `among` names ended trials.
@@ -74,11 +70,7 @@ class StudyTables(ABC):
 
     @abstractmethod
     def _table(
-        self,
-        folder: str,
-        columns: Sequence[str] | None,
-        where: Any = None,
-        among: Collection[str] | None = None,
+        self, folder: str, columns: Columns, where: Any = None, among: Trials = None
     ) -> pa.Table:
         """Read some columns and rows of a table."""
 
@@ -174,11 +166,7 @@ class Study(StudyTables):
         }
 
     def _table(
-        self,
-        folder: str,
-        columns: Sequence[str] | None,
-        where: Any = None,
-        among: Collection[str] | None = None,
+        self, folder: str, columns: Columns, where: Any = None, among: Trials = None
     ) -> pa.Table:
         if among is None and folder != "trials":
             ended = self.ended().items()
@@ -223,11 +211,7 @@ class Snapshot(StudyTables):
         )
 
     def _table(
-        self,
-        folder: str,
-        columns: Sequence[str] | None,
-        where: Any = None,
-        among: Collection[str] | None = None,
+        self, folder: str, columns: Columns, where: Any = None, among: Trials = None
     ) -> pa.Table:
         table = self.tables[folder]
         if where is not None:

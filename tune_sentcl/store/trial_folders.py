@@ -107,23 +107,20 @@ class TrialFolders:
 
     def write(self, folder: TrialFolder, fill: Callable[[Path], None]) -> None:
         """Store a folder that `fill` fills; StudyError if the storage cannot be written."""
-        with storage_errors(self.files.display_path(self._name(folder))):
-            self._write(folder, fill)
-
-    def _write(self, folder: TrialFolder, fill: Callable[[Path], None]) -> None:
         path = self._path(folder)
-        if path is None:
-            with tempfile.TemporaryDirectory(prefix="tune_sentcl_") as scratch:
-                fill(Path(scratch))
-                self._upload(Path(scratch), folder)
-            return
-        # The name may be taken by a folder of an earlier attempt, or by a link.
-        self.delete(folder)
-        make_folder(path)
-        fill(path)
-        sync_tree(path)
-        (path / _COMPLETE).touch()
-        sync_folder(path)
+        with storage_errors(self.files.display_path(self._name(folder))):
+            if path is None:
+                with tempfile.TemporaryDirectory(prefix="tune_sentcl_") as scratch:
+                    fill(Path(scratch))
+                    self._upload(Path(scratch), folder)
+                return
+            # The name may be taken by a folder of an earlier attempt, or by a link.
+            self.delete(folder)
+            make_folder(path)
+            fill(path)
+            sync_tree(path)
+            (path / _COMPLETE).touch()
+            sync_folder(path)
 
     @contextmanager
     def local(self, folder: TrialFolder) -> Iterator[Path]:

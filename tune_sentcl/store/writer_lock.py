@@ -16,9 +16,12 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Self
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
 from tune_sentcl.errors import Fault, StudyError
 from tune_sentcl.store.disk import is_alive
@@ -33,7 +36,7 @@ _NAME = re.compile(r"([0-9]{6,})\.json")
 _UNKNOWN = "a process that has just begun"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(strict=True, extra="ignore"))
 class Holder:
     """The content of a lease.
 
@@ -68,11 +71,9 @@ class Holder:
     def parse(cls, data: bytes) -> Self | None:
         """Read a lease; None if it is damaged or not fully written yet."""
         try:
-            holder = cls(**json.loads(data))
-        except (ValueError, TypeError):
+            return TypeAdapter(cls).validate_json(data)
+        except ValidationError:
             return None
-        types_match = all(type(getattr(holder, f.name)) is f.type for f in fields(cls))
-        return holder if types_match else None
 
     def is_alive(self, path: str) -> bool | None:
         """Whether its process runs and has this study; None if this process cannot tell."""

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from tune_sentcl.errors import StudyError
 from tune_sentcl.history import Assignment
@@ -27,9 +27,8 @@ class ProgressFileWatcher:
     def __init__(self, watcher: Watcher, driver: StudyDriver) -> None:
         self._watcher, self._driver = watcher, driver
         files = driver.study.files
-        self._progress = SearchProgress(
-            "running", now(), driver=asdict(Holder.of_this_process(files.where))
-        )
+        driving = Holder.of_this_process(files.where)
+        self._progress = SearchProgress("running", now(), driver=driving)
         self._running: dict[str, RunningTrial] = {}
         self._start = time.monotonic()
         self._seconds_between = _DISK_S if files.folder else _STORE_S

@@ -140,6 +140,9 @@ class RichWatcher:
         self._done += 1
         self._ended += 1
         self._failed += row.status == "failed"
+        if row.encoded_sentences:  # other trials may have waited for the same encoding
+            self._encoded += row.encoded_sentences
+            self._encoding += row.encoding_seconds or 0.0
         objective = row.objectives[0][1] if row.objectives else None
         if objective is not None and self._ranks:
             self.best = objective if self.best is None else max(self.best, objective)
@@ -161,15 +164,7 @@ class RichWatcher:
         return "none" if self.best is None else f"{self.best:.2f}"
 
     def _write_details(self, row: TrialRow) -> None:
-        """Write a trial's encoding time, error and notes; repeated notes appear only once."""
-        if row.encoded_sentences:
-            seconds = row.encoding_seconds or 0.0
-            self._encoded += row.encoded_sentences
-            self._encoding += seconds
-            self._line(
-                f"trial {row.trial_id} encoded {row.encoded_sentences:,} sentences with "
-                f"{row.config.encoder.checkpoint} in {seconds:.1f} s; they are cached"
-            )
+        """Write a trial's error and notes; repeated notes appear only once."""
         if row.notes and row.notes not in self._notes:
             self._notes.add(row.notes)
             self._line(f"trial {row.trial_id}: {row.notes}")

@@ -118,10 +118,10 @@ def slug(title: str) -> str:
     return title.lower().replace(":", "-").replace(" ", "-")
 
 
-def rounded(frame: pd.DataFrame, digits: int) -> pd.DataFrame:
-    """Round numbers to significant digits, which halves the bytes without a visible difference."""
+def rounded(frame: pd.DataFrame) -> pd.DataFrame:
+    """Round numbers to five digits, which halves the bytes without a visible difference."""
     decimals = frame.select_dtypes("float")
-    return frame.assign(**decimals.map(lambda value: float(f"{value:.{digits}g}")))
+    return frame.assign(**decimals.map(lambda value: float(f"{value:.5g}")))
 
 
 def columns_of(frame: pd.DataFrame) -> dict[str, list[Any]]:

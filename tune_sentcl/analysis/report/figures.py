@@ -109,7 +109,7 @@ def serving_figure(subject: ReportData) -> Iterator[Figure]:
     }
     others = layer("point", {**at, **fading(0.5)}, "all", size=40)
     front = layer("circle", {**at, **fading(1)}, "front", size=90)
-    data = {"all": rounded(frame, 5), "front": rounded(frame[best], 5)}
+    data = {"all": rounded(frame), "front": rounded(frame[best])}
     yield Figure(
         name="serving",
         title=f"{titles['score']} against bytes and milliseconds",
@@ -147,7 +147,9 @@ def seed_figure(subject: ReportData) -> Iterator[Figure]:
     yield Figure(
         name="seeds",
         title="Scores of the best configurations by seed",
-        caption=f"The {len(drawn)} configurations with the highest means. {_how_to_read(frame)}",
+        caption=f"The {len(drawn)} configurations with the highest means. Each point is one seed. "
+        "The bar is the mean over the confirmation seeds of a configuration, if it has any, else "
+        "over its search seeds.",
         spec=layered(*_seed_layers(frame, at, title), height=height),
         data={"seeds": frame.round(4)},
         height=90 + height,
@@ -206,15 +208,6 @@ def _seed_layers(frame: pd.DataFrame, at: Spec, title: str, *, values: bool = Fa
 _TEXT: Spec = {"field": "mean", "aggregate": "min", "type": "quantitative", "format": ".1f"}
 
 
-def _how_to_read(frame: pd.DataFrame) -> str:
-    if (frame["kind"] == _KINDS[1]).any():
-        return (
-            "Each point is one seed; the bar is the mean over the confirmation seeds, or over "
-            "the search seeds if the configuration has no others."
-        )
-    return "Each point is one seed; bar and number show the mean."
-
-
 def curve_figures(subject: ReportData) -> Iterator[Figure]:
     """A figure of the stage objective, and one of the training loss."""
     # Scores that were measured only after training have no curve.
@@ -250,7 +243,7 @@ def _curves(subject: ReportData, metric: str) -> tuple[pd.DataFrame, int]:
     )[["id", "group", "samples", "mean", "low", "high", "n"]]
     every = frame.groupby("id").indices.values()
     kept = sorted(own[place] for own in every for place in evenly(len(own), _POINTS))
-    return rounded(frame.iloc[kept], 5), len(others)
+    return rounded(frame.iloc[kept]), len(others)
 
 
 def _curve_figure(name: str, title: str, frame: pd.DataFrame, num_others: int) -> Figure:

@@ -50,7 +50,7 @@ class Points:
         frame = pd.DataFrame(columns, index=names).assign(**self._knobs(names))
         for key in subject.knobs:
             frame[self.line(key)] = self._lines(frame, key)
-        return rounded(frame, 5)
+        return rounded(frame)
 
     def _knobs(self, names: Iterable[str]) -> dict[str, "pd.Series[Any]"]:
         """The columns of the hyperparameters; numbers where `is_number`, else text."""
@@ -90,7 +90,7 @@ class Points:
             "jitter": _jitter(len(ends)),
         }
         found = pd.DataFrame(columns, index=ends.index).join(pd.DataFrame(self._knobs(ends.index)))
-        return rounded(found, 5)
+        return rounded(found)
 
     def _lines(self, frame: pd.DataFrame, key: str) -> "pd.Series[Any]":
         own = self.knob(key)

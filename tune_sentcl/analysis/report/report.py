@@ -17,7 +17,6 @@ from tune_sentcl.analysis.report.points import Points
 from tune_sentcl.analysis.report.questions import question_tables
 from tune_sentcl.analysis.report.report_data import ReportData
 from tune_sentcl.analysis.report.runs import (
-    commands,
     failures,
     measured,
     run_tables,
@@ -98,10 +97,11 @@ def report_of(subject: ReportData, most: int = 50, *, figures: bool = True) -> R
         ("failed", "Failures", "Failures", failures(subject, most)),
     ]
     filled = [Section(name, title, short, tuple(parts)) for name, title, short, parts in sections]
-    lines = tuple(dict.fromkeys(commands(subject)))
+    manifests = subject.frames.manifests
+    lines = dict.fromkeys(chain(*(each.commands for each in manifests.values())))
     tables = tuple(measured(subject))
-    filled.append(Section("measured", "How it was measured", "Protocols", tables, lines))
-    names = (name.rstrip("/") for name in subject.frames.manifests)
+    filled.append(Section("measured", "How it was measured", "Protocols", tables, tuple(lines)))
+    names = (name.rstrip("/") for name in manifests)
     return Report(
         title=", ".join(name.rpartition("/")[2] or name for name in names),
         sections=tuple(section for section in filled if section.parts or section.lines),

@@ -164,9 +164,3 @@ def _listed(found: "pd.Series[int]") -> str:
     shown = [f"{value} ({count:,} trials)" for value, count in found.head(_SHOWN).items()]
     rest = len(found) - _SHOWN
     return ", ".join(shown) + (f", and {rest} others" if rest > 0 else "")
-
-
-def commands(subject: ReportData) -> Iterator[str]:
-    """Each study's command lines, with secrets hidden."""
-    for manifest in subject.frames.manifests.values():
-        yield from manifest.commands

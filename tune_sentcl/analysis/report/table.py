@@ -74,7 +74,7 @@ def written(value: Value) -> str:
             return str(value).lower()
         case float():
             # Sampled values may lie close together, so they are shown with four digits.
-            return number(value, 4)
+            return "" if math.isnan(value) else f"{value:.4g}"
         case _:
             # Users copy values into --set, which reads no thousands separators.
             return str(value)
@@ -90,19 +90,9 @@ def time_unit(hours: float) -> tuple[str, float]:
 def duration(hours: float) -> str:
     """A time in a suitable unit."""
     unit, factor = time_unit(hours)
-    return f"{number(factor * hours)} {'min' if unit == 'minutes' else unit[0]}"
-
-
-def number(value: float, digits: int = 3) -> str:
-    """A number with some significant digits; no exponent from 0.001 to 100,000."""
-    if math.isnan(value):
-        return ""
-    if value == 0 or 1e-3 <= abs(value) < 1e5:
-        decimals = max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
-        text = f"{value:.{decimals}f}"
-        return text.rstrip("0").rstrip(".") if "." in text else text
-    mantissa, _, exponent = f"{value:.{digits}g}".partition("e")
-    return f"{mantissa}e{int(exponent)}" if exponent else mantissa
+    value = factor * hours
+    text = f"{value:.3g}" if value < 1000 else f"{value:.0f}"
+    return f"{text} {'min' if unit == 'minutes' else unit[0]}"
 
 
 def one_line(text: str) -> str:
