@@ -193,6 +193,7 @@ def test_useless_rows_are_counted_and_clean_trains_without_them(*, has_dev: bool
     if has_dev:
         found.append("contains 30 of the training rows (such as 'text number 0')")
     told = invoke(*INIT, *dev).out
+    assert "Cyrillic in 2 texts: mine.csv line 305 (one of them: 'как оплатить')" in told
     assert all(line in told for line in found) and told.count("--clean drops") == len(found)
     again = invoke("init", "clean.toml", *INIT[2:], *dev, "--clean")
     assert (again.code, again.err) == (0, "")

@@ -1,5 +1,7 @@
-"""Held-out rows share no text with training rows, and become a task."""
+"""Scripts are counted; held-out rows share no text with training rows, and become a task."""
 
+import unicodedata
+from collections import defaultdict
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,11 +12,12 @@ from hypothesis import strategies as st
 
 from tune_sentcl.config.data_names import own_source
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
+from tune_sentcl.data.tables import Origin
 from tune_sentcl.data.task import StsTask
 from tune_sentcl.data.tasks.own import read_own
 from tune_sentcl.data.tasks.own_task import RetrievalTask
 from tune_sentcl.errors import DataError
-from tune_sentcl.init.own_rows import ROWS, TASK, hold_out
+from tune_sentcl.init.own_rows import ROWS, TASK, hold_out, scripts
 
 
 def corpus_of(pairs: list[tuple[str, str]], *, graded: bool = False) -> Corpus:
@@ -90,3 +93,36 @@ def test_rows_that_all_share_a_text_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="--dev FILE"):
         hold_out(corpus_of([(f"q{number}", "yes") for number in range(300)]), tmp_path)
     assert not any(tmp_path.iterdir())
+
+
+alphabet = "ab é1-µªжЖёλあア語한אبकก"
+scripted = st.lists(st.one_of(st.none(), st.text(alphabet, max_size=5)), min_size=2, max_size=60)
+
+
+@given(scripted)
+def test_each_script_is_counted_and_a_rare_one_named_with_its_rows(
+    column: list[str | None],
+) -> None:
+    # Finds texts that are not read, and row numbers of one column that are taken for another's.
+    rows = (len(column) + 1) // 2
+    texts = [*column, None][: 2 * rows]
+    expected: dict[str, list[int]] = defaultdict(list)
+    for place, text in enumerate(texts):
+        names = {unicodedata.name(letter) for letter in text or "" if letter not in "1- µª"}
+        latin = {"Latin"} if "ª" in (text or "") else set()
+        for word in latin | {name.partition(" ")[0].capitalize() for name in names}:
+            expected[{"Cjk": "Han"}.get(word, word)].append(place)
+    table = pa.table(
+        {"anchor": pa.array(texts[:rows], pa.string()), "positive": pa.array(texts[rows:])}
+    )
+    first, *rare = scripts(table, Origin("mine.csv"))
+    filled = sum(bool(text) for text in texts)
+    common = {name for name, found in expected.items() if len(found) >= 0.05 * filled}
+    assert all(f"{n} in {len(expected[n]) / filled:.0%} of the texts" in first for n in common)
+    assert len(rare) == len(expected) - len(common)
+    for line in rare:
+        found = expected[line.partition(" ")[0]]
+        places = sorted({place % rows + 1 for place in found})
+        where = f"mine.csv row{'s'[: len(places) - 1]} {', '.join(map(str, places[:5]))}"
+        shown = f"(one of them: {texts[found[0]]!r})"
+        assert f" in {len(found)} text" in line and where in line and line.endswith(shown)

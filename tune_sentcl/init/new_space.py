@@ -16,10 +16,11 @@ from tune_sentcl.config.data_names import own_source
 from tune_sentcl.data.rows.corpus import Corpus, make_corpus
 from tune_sentcl.data.rows.load import load_rows
 from tune_sentcl.data.rows.row_checks import overlaps, problems, without
+from tune_sentcl.data.rows.sources import open_source
 from tune_sentcl.data.tasks.own import read_own
 from tune_sentcl.data.tasks.own_task import OwnTask, objectives_of
 from tune_sentcl.errors import ConfigError, DataError, Fault
-from tune_sentcl.init.own_rows import ROWS, TASK, hold_out, load_file
+from tune_sentcl.init.own_rows import ROWS, TASK, hold_out, load_file, scripts
 from tune_sentcl.model.checkpoints.checkpoint import Checkpoint, resolve_checkpoint
 from tune_sentcl.objective import default_among
 from tune_sentcl.store.disk import atomic_folder
@@ -231,6 +232,8 @@ def _described(rows: Path, columns: str, corpus: Corpus) -> Iterator[str]:
     yield from corpus.notes
     if corpus.dropped:
         yield f"rows with a blank text are left out: {corpus.dropped:,}"
+    config = DataConfig(source=str(rows), columns=columns, blanks="drop")
+    yield from scripts(*open_source(corpus.kind, config, None))
 
 
 def _lengths(corpus: Corpus, encoder: str) -> Iterator[str]:

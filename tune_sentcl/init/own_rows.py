@@ -6,7 +6,7 @@ share a text stay together.
 
 import csv
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Literal
@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic_core import PydanticCustomError
 
@@ -29,9 +30,11 @@ from tune_sentcl.data.rows.sources import rows_of
 from tune_sentcl.data.tables import (
     Origin,
     Read,
+    holds_text,
     numbers,
     read_table,
     role_of,
+    text_column,
 )
 from tune_sentcl.data.tasks.own import read_own
 from tune_sentcl.errors import DataError, Fault
@@ -39,6 +42,19 @@ from tune_sentcl.plugins import EXTENSIONS
 
 _KINDS: tuple[Rows, ...] = ("graded_pairs", "labeled_pairs", "triplets", "sentences")
 """A file's rows are of the first of these kinds that its columns allow."""
+
+_RARE = 0.05
+_SHOWN = 60
+"""A script is rare below this share of texts; shown texts have at most this many characters."""
+
+_SCRIPTS = (
+    *("Latin", "Cyrillic", "Greek", "Armenian", "Georgian", "Hebrew", "Arabic", "Syriac"),
+    *("Devanagari", "Bengali", "Gurmukhi", "Gujarati", "Oriya", "Tamil", "Telugu", "Kannada"),
+    *("Malayalam", "Sinhala", "Thai", "Lao", "Tibetan", "Myanmar", "Khmer", "Ethiopic"),
+    *("Mongolian", "Cherokee", "Thaana", "Tifinagh", "Nko", "Yi", "Han", "Hiragana", "Katakana"),
+    *("Hangul", "Bopomofo", "Canadian_Aboriginal", "Javanese", "Balinese", "Sundanese"),
+)
+"""Unicode's names for the scripts of living languages, as RE2 spells them."""
 
 _SPLITS = ("train", "dev", "test")
 _TAKEN = -1
@@ -206,6 +222,46 @@ def check_rows(rows: Path, columns: str, own: Iterable[str]) -> CheckedSet:
     repair = "Remove these rows from the examples or from the task." if overlapping else ""
     found = corpus.shown_kind
     return CheckedSet(str(rows), (str(rows),), len(corpus), found, status, problem, repair)
+
+
+def scripts(table: pa.Table, where: Origin) -> Iterator[str]:
+    """Say in how many texts each script occurs, and in which rows a rare script occurs.
+
+    The function reads every text; a million texts take about a second.
+
+    Args:
+        table: Rows from `open_source`.
+        where: Their origin.
+    """
+    columns = [text_column(table, n, where) for n in table.column_names if holds_text(n)]
+    texts = pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string())
+    total = pc.sum(pc.not_equal(texts, "")).as_py()
+    found = {}
+    for script in _scripts_among(texts):
+        mask = pc.match_substring_regex(texts, rf"\p{{{script}}}")
+        found[script] = np.flatnonzero(pc.fill_null(mask, False))
+    order = sorted((s for s in found if len(found[s])), key=lambda script: -len(found[script]))
+    common = [script for script in order if len(found[script]) >= _RARE * total]
+    shares = [f"{script} in {len(found[script]) / total:.0%} of the texts" for script in common]
+    yield f"scripts: {', '.join(shares) or 'none'}"
+    for script in order[len(common) :]:
+        places = found[script]
+        text = texts[int(places[0])].as_py()
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+        rows = np.unique(places % len(table)).tolist()
+        count = f"{len(places):,} text{'s'[: len(places) - 1]}"
+        yield f"{script} in {count}: {where.at(rows)} (one of them: {shown!r})"
+
+
+def _scripts_among(texts: pa.ChunkedArray) -> list[str]:
+    """The scripts of the letters in texts, found without a search of all texts for each script."""
+    is_seen = np.zeros(0x110000, dtype=bool)
+    is_seen[:0x80] = True
+    others = texts.filter(pc.invert(pc.string_is_ascii(texts)))
+    for chunk in others.chunks:
+        is_seen[np.frombuffer("".join(chunk.to_pylist()).encode("utf-32-le"), "<u4")] = True
+    letters = pa.array(["".join(map(chr, np.flatnonzero(is_seen)))])
+    return [s for s in _SCRIPTS if pc.match_substring_regex(letters, rf"\p{{{s}}}")[0].as_py()]
 
 
 def hold_out(
