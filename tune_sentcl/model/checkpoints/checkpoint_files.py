@@ -397,7 +397,7 @@ def _stated_pooling(
 
 
 def num_pooled(kinds: Sequence[str]) -> int:
-    """The number of modules up to the last Pooling; if there is none, of all modules."""
+    """The number of modules up to the last Pooling; without a Pooling, of all modules."""
     return len(kinds) - kinds[::-1].index("Pooling") if "Pooling" in kinds else len(kinds)
 
 
