@@ -149,7 +149,7 @@ def _versions(device: torch.device) -> Findings:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "a CPU"
     yield Finding("device", None, f"{name}, torch {torch.__version__}")
     fast = "bf16" if has_bf16(device) else "fp32"
-    yield Finding("precision", None, f"optimizer.precision = auto is {fast}")
+    yield Finding("precision", None, f"optimizer.precision = auto means {fast}")
     yield Finding("packed attention", packs_on(device), "torch's kernel", _PARTS[_versions])
 
 

@@ -79,7 +79,7 @@ def pool_packed(
         states: The last layer's output.
         ranges: For each sentence, the start and the end of its pooled tokens.
         counts: The divisor of each sentence's sum.
-        first: The argument of `pool`.
+        first: As the argument `first` of `pool`.
     """
     average = _widened(states) if first is None else (_widened(first) + _widened(states)) / 2
     # `ranges` holds the begin and end of each sentence, so every second segment lies between two

@@ -79,7 +79,7 @@ def with_confirmation(plan: SeedPlan, last: Confirmation) -> SeedPlan:
 
 
 def _last(standings: Standings) -> Confirmation | None:
-    """The last confirmation, if it compared the same configurations on unused seeds."""
+    """The last confirmation, if it compared the present configurations on unused seeds."""
     compared = standings.contenders()
     for last in (standings.plan.confirmations if standings.plan else ())[-1:]:
         is_new = all(each.search_seeds.isdisjoint(last.seeds) for each in compared.values())

@@ -242,8 +242,8 @@ class InputLoader:
             found = load_rows(kind, rows, self.root)
             if kind == "triplets" and rows.mined:
                 found = self._with_mined(found, rows)
-                # If `mined` has a range, each trial may have its own corpus, which together would
-                # fill the memory.
+                # If `mined` has a range, each trial may have its own corpus. The oldest ones are
+                # dropped, because all of them would fill the memory.
                 older = [key for key in self._corpora if key[1].mined]
                 for key in older[: 1 - _MINED_CORPORA]:
                     del self._corpora[key]

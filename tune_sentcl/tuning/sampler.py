@@ -106,7 +106,7 @@ class Sampler:
         return params
 
     def begin(self, name: str) -> None:
-        """Name the configuration of the last proposed point."""
+        """Record the name of the last proposed point, by which `tell` finds it."""
         if self.asked is not None:
             self._running[name] = self.asked
             self.asked = None

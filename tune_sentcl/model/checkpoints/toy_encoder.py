@@ -25,8 +25,8 @@ _SIZES = {
     "max_position_embeddings": TOY_MAX_LENGTH,
 }
 _SEED = 0
-# BERT draws weights with 0.02 at width 768; a narrower layer needs a larger value for the same
-# variance.
+# BERT draws its weights with a standard deviation of 0.02 at width 768. A narrower layer needs a
+# larger deviation, so that its outputs have the same variance.
 _STD = 0.02 * math.sqrt(768 / 32)
 
 
