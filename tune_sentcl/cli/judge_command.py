@@ -114,7 +114,7 @@ def _check(
             Fault(
                 "judge",
                 value=a,
-                rule="A must be compared with a second configuration",
+                rule="configuration A needs a second configuration, B, to be compared with",
                 move="Name B after A.",
             )
         )

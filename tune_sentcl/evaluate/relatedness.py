@@ -48,7 +48,7 @@ class Relatedness:
     """The result of a regression.
 
     Attributes:
-        dev: Pearson x 100 on the dev rows, which stopped the fit.
+        dev: Pearson x 100 on the dev rows; this correlation decided when the fit stopped.
         pearson: Pearson x 100 on the test rows.
         spearman: Spearman x 100 on the test rows.
         predictions: A score for each test row, from 1 to 5.

@@ -430,7 +430,7 @@ class Standings:
             StudyError: Fewer than two configurations have both scores.
         """
         if len(self.scored()) < 2:
-            rule = f"needs two configurations with {self.objective}"
+            rule = f"needs two configurations that have a score of {self.objective}"
             move = "Add a configuration to the search space, or search with --samples."
             if self.is_incomplete:
                 move = "Repeat the study's search, which has not ended."

@@ -31,9 +31,9 @@ class Rehearsal:
     Attributes:
         data: A hash of the training rows and of the evaluator's texts.
         version: A hash of the evaluator's texts.
-        steps: Steps of the training.
+        steps: The number of steps of the training.
         rows: Rows that it trains on, with repeats.
-        scored: Texts that the evaluator holds.
+        scored: The number of texts that the evaluator holds.
         metrics: The names of the evaluator's numbers, the primary metric first.
         bounded: Those that lie in -1 to 1, and are stored times 100.
         size: Bytes of the model's weights.

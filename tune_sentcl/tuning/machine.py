@@ -145,7 +145,7 @@ def bundle_of(options: SearchOptions, nodes: Iterable[Node]) -> Bundle:
     gpus = gpus_a_trial(options.gpus_per_trial, nodes)
     if wanted and not nodes and options.gpus_per_trial is None:
         gpus = 1.0
-        # An autoscaler has not started a node with this accelerator yet.
+        # No node has this accelerator yet, but an autoscaler may start one.
     memory = round(1e9 * (options.memory_per_trial or 0))
     return Bundle(options.cpus_per_trial, gpus, memory, wanted)
 

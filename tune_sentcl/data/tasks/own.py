@@ -331,10 +331,10 @@ def _check_counts(rows: Sequence[_Row], where: str) -> None:
     label, count = min(Counter(label for _, label in rows).items(), key=lambda item: item[1])
     if count < _LEAST:
         rule = (
-            f"each class must have {_LEAST} rows or more, because ten folds are each divided "
-            "into ten folds"
+            f"each class must have {_LEAST} rows or more, because the rows outside each of ten "
+            "folds are divided into ten folds again"
         )
-        move = "Add rows, or assign all rows to train, dev or test in a column split."
+        move = "Add rows, or a column `split` that assigns each row to train, dev or test."
         raise DataError(
             Fault(where, key="label", value=f"{label!r} in {count} rows", rule=rule, move=move)
         )
