@@ -15,7 +15,7 @@ _IGNORED = re.compile(r"ignored(_[1-9]\d*)?")
 
 
 def joined_columns(value: object) -> object:
-    """Normalize a mapping of columns to its text in a config: `anchor=question,positive=answer`.
+    """Write a mapping of roles to columns as text: `anchor=question,positive=answer`.
 
     Args:
         value: A mapping of roles to a file's columns, or its text.

@@ -172,7 +172,7 @@ def _remove(old: Path) -> None:
         old.rename(gone)
         sync_folder(gone.parent)
     if not gone.is_dir():
-        # `on_ray.preflight` wrote this file as a test.
+        # A test file of `on_ray.preflight`, which was killed before it deleted the file.
         gone.unlink(missing_ok=True)
     while gone.is_dir():
         # A writer of the old driver may add a file during the deletion, so the deletion is

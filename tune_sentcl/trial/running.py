@@ -281,7 +281,8 @@ def tasks_at_points(
 ) -> list[QuickTask]:
     """The tasks of an evaluation point: that of the stage objective, and STS-B dev.
 
-    Without `default`, STS-B dev is left out; the end of a stage uses that.
+    With `default=False`, as at the end of a stage, STS-B dev is
+    measured only if it gives the stage objective.
     """
     objectives = (stage_objective, *((DEFAULT,) if default else ()))
     wanted = {(objective.task, objective.split) for objective in objectives}
