@@ -32,6 +32,7 @@ def test_the_page_lists_every_option() -> None:
     assert {option.name for option in fields(SearchOptions)} <= first_cells("## Options")
 
 
+@pytest.mark.long
 def test_the_examples_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

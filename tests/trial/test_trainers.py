@@ -498,6 +498,7 @@ def test_an_evaluator_that_calls_the_model_meets_no_dropout(trainers: Path) -> N
         assert mode.value == 0.0
 
 
+@pytest.mark.long
 def test_a_callback_that_can_be_exported_keeps_its_state(trainers: Path, tmp_path: Path) -> None:
     counts = """from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState

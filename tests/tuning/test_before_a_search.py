@@ -93,6 +93,7 @@ def test_a_search_says_where_it_does_otherwise_than_the_files(
         assert capsys.readouterr().err.count(said) == times
 
 
+@pytest.mark.long
 def test_the_demo_s_grid_has_the_ids_that_readme_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
