@@ -14,6 +14,7 @@ from measuring import markdown
 
 import tune_sentcl
 from tune_sentcl.analysis.frames import test_columns
+from tune_sentcl.analysis.report.table import written
 
 AVERAGE = "average"
 
@@ -70,10 +71,8 @@ def title(score: str, titles: dict[str, str]) -> str:
 
 
 def setting(value: Any) -> str:
-    """A knob's value; empty where the method lacks the knob."""
-    if pd.isna(value):
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    """A hyperparameter's value as a report writes it; empty where the method lacks it."""
+    return written(None if value is pd.NA else value)
 
 
 def cell(row: Any, score: str) -> str:

@@ -185,7 +185,7 @@ def _useless_rows(
         masks += [problem.mask] * problem.is_useless
     for overlap in overlaps(corpus, tasks):
         done = (
-            ("these rows are dropped")
+            "these rows are dropped"
             if clean
             else "a search refuses these rows, --clean drops them"
         )
@@ -249,7 +249,7 @@ def _lengths(corpus: Corpus, encoder: str) -> Iterator[str]:
         ids = token_ids(loaded.tokenizer, 10**6, texts)
     lengths = np.array([len(text) for text in ids])
     among = "" if len(texts) < _SAMPLE else f" of the first {_SAMPLE:,} texts"
-    yield (f"tokens per text{among}: {int(np.median(lengths))} (median), {lengths.max()} at most")
+    yield f"tokens per text{among}: {int(np.median(lengths))} (median), {lengths.max()} at most"
     limit = loaded.max_length
     if cut := int((lengths > limit).sum()):
         yield f"texts that {encoder} cuts off after {limit} tokens: {cut:,} of {len(texts):,}"

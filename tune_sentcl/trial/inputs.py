@@ -49,7 +49,7 @@ from tune_sentcl.model.trained import require_trained_layer
 from tune_sentcl.objective import DEFAULT, Objective
 from tune_sentcl.store.files import StudyFiles
 from tune_sentcl.store.mined import read_mined
-from tune_sentcl.trial.trainers import Rehearsal
+from tune_sentcl.trial.trainers import Rehearsal, changed_knobs
 
 _MINED_CORPORA = 4
 """The most corpora with mined negatives that a process keeps; others are read again."""
@@ -182,20 +182,16 @@ class InputLoader:
         if METHODS[name].implementation is None:
             rule, move = "the method's plugin must be given", f"Give --plugin {plugin_of(name)}."
             raise PluginError(Fault("method.name", value=name, rule=rule, move=move))
-        usual = METHODS[name].config.model_validate({"name": name})
-        changed = {
-            key: value
-            for key, value in config
-            if value != getattr(usual, key) and not isinstance(value, float)
-        }
-        knobs = json.dumps(changed) if changed else ""
+        changed = changed_knobs(config).items()
+        chosen = {key: value for key, value in changed if not isinstance(value, float)}
+        knobs = json.dumps(chosen) if chosen else ""
         if (name, knobs) not in self._rehearsals:
             # This import is not at the top, because it loads accelerate.
             from tune_sentcl.trial.rehearsal import rehearse_apart
 
             found = rehearse_apart(name, knobs)
             if knobs:
-                known = self.rehearsal(usual)
+                known = self.rehearsal(METHODS[name].config.model_validate({"name": name}))
                 of_scores = {key: getattr(known, key) for key in ("metrics", "bounded", "chained")}
                 found = replace(found, **of_scores)
             self._rehearsals[name, knobs] = found

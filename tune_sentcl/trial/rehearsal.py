@@ -143,8 +143,7 @@ def rows_a_step(trainer: Any) -> int:
 
 def texts_of(trainer: Any, name: str) -> list[str]:
     """The distinct texts of several words that an evaluator holds."""
-    module = METHODS[name].implementation.__module__
-    held = (value for value in _held(trainer.evaluator, module) if isinstance(value, str))
+    held = (value for value in _held_by(trainer, name) if isinstance(value, str))
     return list(dict.fromkeys(text for text in held if _TEXT.match(text)))
 
 
@@ -160,8 +159,7 @@ def _fingerprints(trainer: Any, name: str) -> tuple[str, str]:
     between machines.
     """
     of_evaluator = hashlib.sha256()
-    module = METHODS[name].implementation.__module__
-    for value in _held(trainer.evaluator, module):
+    for value in _held_by(trainer, name):
         of_evaluator.update(json.dumps([type(value).__name__, str(value)]).encode())
     version = of_evaluator.hexdigest()[:16]
     of_rows = hashlib.sha256(version.encode())
@@ -172,6 +170,10 @@ def _fingerprints(trainer: Any, name: str) -> tuple[str, str]:
         for batch in rows.with_format("arrow").iter(_ROWS):
             of_rows.update(json.dumps(batch.to_pydict(), default=repr).encode())
     return of_rows.hexdigest()[:16], version
+
+
+def _held_by(trainer: Any, name: str) -> Iterator[str | int | float]:
+    return _held(trainer.evaluator, METHODS[name].implementation.__module__)
 
 
 def _held(

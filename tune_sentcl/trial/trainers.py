@@ -128,10 +128,15 @@ def source_of(name: str, shown: str = "") -> Extension:
     return Extension("trainer", shown or name, own.implementation, plugin=own.plugin)
 
 
+def changed_knobs(config: MethodConfig) -> dict[str, Any]:
+    """The hyperparameters of a trainer that differ from their defaults."""
+    usual = _knobs(METHODS[config.name].config.model_validate({"name": config.name}))
+    return {key: value for key, value in _knobs(config).items() if value != usual[key]}
+
+
 def call_of(config: MethodConfig) -> str:
     """A trainer's name with the hyperparameters that differ from their defaults."""
-    usual = _knobs(METHODS[config.name].config.model_validate({"name": config.name}))
-    changed = [f"{key}={v!r}" for key, v in _knobs(config).items() if v != usual[key]]
+    changed = [f"{key}={value!r}" for key, value in changed_knobs(config).items()]
     return f"{config.name}({', '.join(changed)})" if changed else config.name
 
 
