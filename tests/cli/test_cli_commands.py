@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from cli_samples import SMOKE, TOY, invoke, refused, rows, run_code, snapshot, trials
 from disk_samples import write
+from plugin_samples import unchanged_registry
 
 from tune_sentcl.space import space_names
 from tune_sentcl.store.rows import SCORES, trials_schema
@@ -107,6 +108,31 @@ def test_evaluate_prints_the_scores_table(sts_root: Path, monkeypatch: pytest.Mo
     assert {row["data"] for row in given} == {"root"}
     monkeypatch.setenv("TUNE_SENTCL_DATA", str(sts_root))
     assert rows("evaluate", "toy") == given
+
+
+def test_json_is_alone_on_stdout(place: Path) -> None:
+    # Finds what a plugin prints before the JSON array.
+    code = """import tune_sentcl
+print("loading")
+
+
+@tune_sentcl.task("spoken", metrics=("accuracy",))
+def score(encode, split):
+    print("scoring")
+    return {"accuracy": 1.0}
+"""
+    Path("spoken.py").write_text(code)
+    given = ("evaluate", "toy", "--toy", "--suite", "none", "--own", "plugin:spoken")
+    with unchanged_registry():
+        done = invoke(*given, "--plugin", "spoken.py", "--json")
+    assert [row["value"] for row in json.loads(done.out)] == [100.0]
+    assert "loading" in done.err and "scoring" in done.err
+
+
+def test_the_demo_needs_a_folder_that_it_can_write(place: Path) -> None:
+    Path("file").write_text("")
+    done = invoke("demo", "--data", "file/below", "--files")
+    assert done.code == 2 and "--data: file/below: must be a folder" in done.err
 
 
 def test_train_prints_scores_and_keeps_nothing(place: Path) -> None:

@@ -5,9 +5,10 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from typing import NoReturn, ParamSpec
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from contextvars import ContextVar
+from typing import NoReturn, ParamSpec, TextIO
 
 from tune_sentcl.errors import BadInputError, CaptureError, TuneSentclError
 from tune_sentcl.signals import signal_behind
@@ -17,6 +18,23 @@ _BY_SIGNAL = 128
 
 
 _P = ParamSpec("_P")
+_JSON_STREAM: ContextVar[TextIO | None] = ContextVar("json_stream", default=None)
+
+
+def json_stream() -> TextIO:
+    """The stream for the JSON of a command: stdout, to which nothing else writes with --json."""
+    return _JSON_STREAM.get() or sys.stdout
+
+
+@contextmanager
+def _json_alone() -> Iterator[None]:
+    """Let all output but the JSON go to stderr, because a plugin's code may print anything."""
+    token = _JSON_STREAM.set(sys.stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _JSON_STREAM.reset(token)
 
 
 def guarded(command: Callable[_P, None]) -> Callable[_P, None]:
@@ -25,7 +43,8 @@ def guarded(command: Callable[_P, None]) -> Callable[_P, None]:
     @functools.wraps(command)
     def run(*args: _P.args, **kwargs: _P.kwargs) -> None:
         try:
-            command(*args, **kwargs)
+            with _json_alone() if kwargs.get("json_rows") else nullcontext():
+                command(*args, **kwargs)
             # A closed pipe raises here, where it is handled, instead of when Python flushes at its
             # exit.
             sys.stdout.flush()

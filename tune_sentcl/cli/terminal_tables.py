@@ -18,6 +18,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tune_sentcl.cli.exits import json_stream
+
 Row = Mapping[str, Any]
 
 _RULED = Box("    \n    \n ─  \n" + "    \n" * 5)  # draws one line, below the header
@@ -64,7 +66,7 @@ def json_text(rows: Sequence[Row]) -> str:
 
 def print_json(rows: Sequence[Row]) -> None:
     """Print rows as one JSON array."""
-    sys.stdout.write(json_text(rows))
+    json_stream().write(json_text(rows))
 
 
 def print_table(rows: Sequence[Row], title: str = "", layout: Layout | None = None) -> None:
