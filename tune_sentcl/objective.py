@@ -168,8 +168,15 @@ class Objective:
 
 
 def is_less_better(metric: str) -> bool:
-    """Whether the metric of a trainer's evaluator is a loss or a time, judged by its name."""
-    return metric.rpartition("_")[2] in ("loss", "seconds", "milliseconds", "time")
+    """Whether the metric of a trainer's evaluator is a loss or a cost, judged by its name."""
+    return metric.rpartition("_")[2] in (
+        "loss",
+        "seconds",
+        "milliseconds",
+        "time",
+        "dims",
+        "flops",
+    )
 
 
 def mean(values: Iterable[float | None]) -> float | None:

@@ -14,6 +14,7 @@ import pytest
 import torch
 from datasets import Dataset
 from plugin_samples import unchanged_registry
+from torch.utils.data import DataLoader
 from trainer_samples import DENSE, rehearsed_here, write_trainers
 from trial_samples import Dying, KilledError, drained
 
@@ -31,9 +32,8 @@ from tune_sentcl.space import load_space
 from tune_sentcl.store import StudyDriver, TrialFiles
 from tune_sentcl.trial import FinishedTrial, InputLoader, Output, Progress, run
 from tune_sentcl.trial import output as saving
-from tune_sentcl.trial.rehearsal import _held, fingerprint_here
+from tune_sentcl.trial.rehearsal import _held
 from tune_sentcl.tuning.remarks import _rehearsals
-from tune_sentcl.tuning.worker import check_fingerprints
 
 # Those of the library's own code.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
@@ -145,6 +145,17 @@ BAD = {
         '{"max_steps": 4}),\n        train_dataset=rows.to_iterable_dataset(),',
         "must not stream",
     ),
+    "streams in a dictionary": (
+        '{"learning_rate": lr}),\n        train_dataset=rows,\n        loss=loss,',
+        '{"max_steps": 4}),\n        train_dataset={"a": rows.to_iterable_dataset()},\n'
+        '        loss={"a": loss},',
+        "must not stream",
+    ),
+    "class of the file": (
+        "Pooling(16)])",
+        "Pooling(16), Gain()])",
+        "must import Gain from another file, because a saved model names the file of Gain: line",
+    ),
     "empty": (
         '{"a": TEXTS[0], "b"',
         '{"a": [], "b": []} or {"b"',
@@ -254,6 +265,11 @@ class Broken(EmbeddingSimilarityEvaluator):
 class Wordy(Broken):
     def __call__(self, model, *args, **more):
         return {"quality": "good"}
+
+
+class Gain(torch.nn.Identity):
+    def save(self, *args, **more):
+        pass
 """
 
 
@@ -406,7 +422,7 @@ def test_a_model_of_an_earlier_call_is_refused(trainers: Path, loader: InputLoad
     path.write_text(text.replace("FOLDER =", "MODELS = []\nFOLDER =", 1))
     with unchanged_registry():
         driver = rehearsed(path)
-        with pytest.raises(PluginError, match="must make a new model in each call"):
+        with pytest.raises(PluginError, match="must make a new model and a new loss in each call"):
             for seed in range(2):
                 ran(driver, config_of("dense", seed=seed))
 
@@ -419,12 +435,19 @@ def test_a_part_of_an_earlier_calls_model_is_refused(trainers: Path, loader: Inp
     path.write_text(text.replace("@tune_sentcl", shared, 1))
     with unchanged_registry():
         driver = rehearsed(path)
-        with pytest.raises(PluginError, match="must make a new model in each call"):
+        with pytest.raises(PluginError, match="must make a new model and a new loss in each call"):
             for seed in range(2):
                 ran(driver, config_of("dense", seed=seed))
 
 
 class _Own:
+    def __init__(self, *values: Any) -> None:
+        self.values = values
+
+
+class _Slots:
+    __slots__ = ("values",)
+
     def __init__(self, *values: Any) -> None:
         self.values = values
 
@@ -437,12 +460,38 @@ class _Own:
         lambda rows: _Own(rows["a"], rows["score"]),
         lambda rows: _Own(rows),
         lambda rows: rows.to_pandas(),
+        lambda rows: _Slots(rows["a"], rows["score"]),
+        lambda rows: SimpleNamespace(
+            a=rows["a"], score=[np.float32(one) for one in rows["score"]]
+        ),
+        lambda rows: DataLoader(rows),
     ],
 )
 def test_what_an_evaluator_holds_is_part_of_the_hash(hold: Callable[[Dataset], Any]) -> None:
     rows = Dataset.from_dict({"a": ["one text", "another text"], "score": [0.5, 1.0]})
-    held = [*_held(hold(rows), _Own.__module__)]
+    held = [*_held(hold(rows), {_Own.__module__})]
     assert {"one text", "another text", 0.5, 1.0} <= {*held}
+
+
+def test_what_the_hash_leaves_out_is_told(trainers: Path) -> None:
+    path = trainers.with_name("leaves.py")
+    text = changed(
+        _RETURN, f"    SCORING.file = FOLDER\n    SCORING.none = SCORING.log = None\n{_RETURN}"
+    )
+    text = text.replace(_CALLED, "evaluator=SCORING,")
+    made = f"SCORING = {_CALLED.partition('=')[2].rstrip(',')}\n\n\n@tune_sentcl"
+    path.write_text(text.replace("@tune_sentcl", made, 1))
+    with unchanged_registry(), rehearsed_here():
+        inputs = rehearsed(path).load(config_of("dense"))
+        read: Any = [SimpleNamespace(config=config_of("dense"), inputs=inputs)]
+        known: Any = inputs.rehearsal
+        none = replace(inputs, rehearsal=replace(known, rows=0, steps=0))
+        untrained: Any = [SimpleNamespace(config=config_of("dense"), inputs=none)]
+        assert "dense makes 0 steps of 0 examples" in next(iter(_rehearsals(untrained, [])))
+        kind = type(path).__name__
+        assert f"trial ids do not follow from what the evaluator of dense has in {kind}" in (
+            *_rehearsals(read, []),
+        )
 
 
 def test_rows_that_a_choice_reads_are_part_of_its_id(trainers: Path) -> None:
@@ -530,27 +579,113 @@ class Counts(TrainerCallback, ExportableState):
         assert function.__globals__["SEEN"] == [*range(1, 13)]
 
 
-def test_a_worker_that_reads_other_rows_is_told_apart(trainers: Path, loader: InputLoader) -> None:
-    path, rows = trainers.with_name("reads.py"), trainers.with_name("rows.txt")
+def written(trainers: Path, name: str, text: str) -> Path:
+    path = trainers.with_name(f"{name}.py")
+    path.write_text(text)
+    return path
+
+
+_ROWS = '{"a": TEXTS[0], "b": TEXTS[1], "label": LABELS}'
+_MADE = f"Dataset.from_dict({_ROWS})"
+OTHER_ROWS = {
+    "a generator of all calls": changed(_MADE, f"{_MADE}.select(DRAWN.sample(range(44), 24))"),
+    "a list that is shuffled": changed(_BODY, f"    DRAWN.shuffle(TEXTS[1])\n{_BODY}"),
+    "a seed's generator": changed(
+        _MADE, f"{_MADE}.select(__import__('torch').randperm(44).tolist())"
+    ),
+    "a real number": changed(_MADE, f"{_MADE}.select(range(24 if lr > 1e-3 else 44))"),
+}
+
+
+@pytest.mark.parametrize("kind", OTHER_ROWS)
+def test_a_trial_trains_on_the_rows_of_its_id(kind: str, trainers: Path) -> None:
+    # Finds a trial whose rows are not those that its id covers.
+    path = written(trainers, f"other_{kind.replace(' ', '_')}", OTHER_ROWS[kind])
+    with unchanged_registry(), rehearsed_here():
+        own = rehearsed(path)
+        with pytest.raises(OtherInputsError, match=r"must make the same in each call: sort sets"):
+            ran(own, config_of("dense", **{"method.lr": 2e-3, "seed": 1}))
+
+
+def test_a_split_without_a_seed_is_the_same_in_each_trial(trainers: Path) -> None:
+    text = changed(_MADE, f'{_MADE}.train_test_split(4)["train"]')
+    with unchanged_registry(), rehearsed_here():
+        own = rehearsed(written(trainers, "split", text))
+        assert all(ran(own, config_of("dense", seed=seed))[0][-1].scores for seed in range(2))
+
+
+def test_an_evaluator_of_all_calls_counts_as_it_was_made(trainers: Path) -> None:
+    # The library's evaluators note the metric that their first call finds.
+    text = changed(_CALLED, "evaluator=SCORING,")
+    made = f"SCORING = {_CALLED.partition('=')[2].rstrip(',')}\n\n\n@tune_sentcl"
+    with unchanged_registry(), rehearsed_here():
+        own = rehearsed(written(trainers, "scoring", text.replace("@tune_sentcl", made, 1)))
+        assert all(ran(own, config_of("dense", seed=seed))[0][-1].scores for seed in range(2))
+
+
+@pytest.mark.parametrize("through", ["", "late"])
+def test_a_file_that_changes_gives_other_ids_and_fails_trials(
+    through: str, trainers: Path
+) -> None:
+    # Finds scores of new rows under the id of old ones, also where a transform reads them.
+    rows = trainers.with_name(f"rows{through}.txt")
     rows.write_text("\n".join(f"word{n} word{n + 1}" for n in range(30)))
-    read = '(FOLDER / "rows.txt").read_text().splitlines()'
-    path.write_text(
-        changed(
-            '{"a": TEXTS[0], "b": TEXTS[1], "label": LABELS}',
-            f'{{"a": {read}, "b": {read}, "label": LABELS[:30]}}',
+    read = f"open({str(rows)!r}).read().splitlines()"
+    text = changed(_ROWS, f'{{"a": {read}, "b": {read}, "label": LABELS[:30]}}')
+    if through:
+        late = f"""def late(batch):
+    lines = {read}
+    return {{**batch, "a": [lines[number] for number in batch["a"]]}}
+
+
+"""
+        text = changed(_ROWS, '{"a": range(30), "b": TEXTS[1][:30], "label": LABELS[:30]}')
+        text = text.replace(
+            "    loss = S", "    rows = rows.with_transform(late)\n    loss = S", 1
         )
-    )
-    with unchanged_registry():
-        driver = rehearsed(path)
-        config = config_of("dense")
-        expected = driver.load(config).fingerprints
-        sent = pickle.dumps(driver)
-        copies = [pickle.loads(sent) for _ in range(2)]  # noqa: S301  as Ray ships them
-        fingerprint_here.cache_clear()
-        check_fingerprints(expected, copies[0].load(config))
+        text = text.replace("FOLDER =", f"{late}FOLDER =", 1)
+    path = written(trainers, f"reads{through}", text)
+    with unchanged_registry(), rehearsed_here():
+        driver, config = rehearsed(path), config_of("dense")
+        before = driver.load(config).trial_id(config)
+        worker = pickle.loads(pickle.dumps(driver))  # noqa: S301  as Ray ships it
+        assert ran(worker, config)[0][-1].scores
         rows.write_text(rows.read_text().replace("word3 ", "word5 "))
-        # That of the driver is in the same process if trials run there.
-        for loader_there in (copies[1], driver):
-            fingerprint_here.cache_clear()
-            with pytest.raises(OtherInputsError, match=r"same order in each process: sort sets"):
-                check_fingerprints(expected, loader_there.load(config))
+        for there in (worker, driver):
+            with pytest.raises(OtherInputsError, match="If a file has changed, repeat"):
+                ran(there, config)
+        assert rehearsed(path).load(config).trial_id(config) != before
+
+
+@pytest.mark.parametrize(
+    "shared",
+    [
+        "HEAD = torch.nn.Linear(48, 3)\nHOLD = 'classifier'",
+        "HEAD = torch.nn.Parameter(torch.ones(1))\nHOLD = 'temperature'",
+    ],
+)
+def test_weights_of_an_earlier_calls_loss_are_refused(shared: str, trainers: Path) -> None:
+    # Finds one id with two results, by the trial that ran before.
+    text = changed(_RETURN, f"    setattr(loss, HOLD, HEAD)\n{_RETURN}")
+    text = text.replace("@tune_sentcl", f"{shared}\n\n\n@tune_sentcl", 1)
+    path = written(trainers, f"shared_{len(shared)}", text.replace("import random", _TORCH, 1))
+    with unchanged_registry(), rehearsed_here():
+        own = rehearsed(path)
+        with pytest.raises(PluginError, match="must make a new model and a new loss in each call"):
+            for seed in range(2):
+                ran(own, config_of("dense", seed=seed))
+
+
+_TORCH = "import random\nimport torch"
+
+
+def test_a_trainer_without_a_batch_fails(trainers: Path) -> None:
+    # Finds an untrained model among the results of trainings.
+    alike = "[TEXTS[0][n // 11] for n in range(44)]"
+    text = changed(_ROWS, f'{{"a": {alike}, "b": TEXTS[1], "label": LABELS}}')
+    few = '"learning_rate": lr, "batch_sampler": "no_duplicates", "dataloader_drop_last": True}'
+    path = written(trainers, "few", text.replace('"learning_rate": lr}', few, 1))
+    with unchanged_registry(), rehearsed_here():
+        own = rehearsed(path)
+        with pytest.raises(PluginError, match="must not stop by itself, and stopped at step 0 of"):
+            ran(own, config_of("dense"))

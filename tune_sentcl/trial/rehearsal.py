@@ -2,27 +2,34 @@
 
 import hashlib
 import json
+import logging
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, is_dataclass
-from functools import cache, partial
+from dataclasses import asdict, dataclass, is_dataclass
+from enum import Enum
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import BuiltinFunctionType, FunctionType, SimpleNamespace
 from typing import Any
+from weakref import ReferenceType, ref
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import torch
 from datasets import Dataset
 from sentence_transformers.base.evaluation import BaseEvaluator
-from transformers import TrainerCallback
+from torch.utils.data import DataLoader
+from torch.utils.data import Dataset as TorchDataset
+from transformers import TrainerCallback, set_seed
 
 from tune_sentcl.config import METHODS
-from tune_sentcl.errors import BadInputError, Fault, PluginError
+from tune_sentcl.errors import BadInputError, Fault, OtherInputsError, PluginError
 from tune_sentcl.model.checkpoints.tokenizer_files import quiet
 from tune_sentcl.objective import is_less_better
 from tune_sentcl.plugins import activate
@@ -31,6 +38,7 @@ from tune_sentcl.plugins.sources import Plugin, Source
 from tune_sentcl.trial.trainers import (
     Rehearsal,
     check_losses,
+    datasets_of,
     guarded,
     is_dense,
     make_trainer,
@@ -76,11 +84,22 @@ def train_quietly(trainer: Any, checkpoint: Path | None = None) -> None:
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
 
 
-@cache
-def fingerprint_here(name: str, knobs: str, code: str) -> str:
-    """The `data` of a rehearsal, made once in this process for each version of the code."""
-    with _trainer(name, knobs) as trainer:
-        return _fingerprints(trainer, name)[0]
+def check_rows(trainer: Any, name: str, known: Rehearsal) -> None:
+    """Check that a trial's trainer trains on the rehearsal's rows and holds its evaluator's texts.
+
+    Raises:
+        OtherInputsError: It does not.
+        PluginError: The rows cannot be read.
+    """
+    found = _contents(trainer, name).data
+    if found != known.data:
+        raise OtherInputsError(
+            f"{name} made other rows, or an evaluator with other data, than in its call before "
+            f"the search: {found} (then: {known.data}). It must make the same in each call: sort "
+            "sets, make and seed generators in the function, choose no rows by hyperparameters "
+            "that are float, and give every node the same files. If a file has changed, repeat "
+            "the command"
+        )
 
 
 def rehearse(name: str, knobs: str = "") -> Rehearsal:
@@ -98,7 +117,7 @@ def rehearse(name: str, knobs: str = "") -> Rehearsal:
     """
     device = "cuda" if torch.cuda.is_available() and not knobs else "cpu"
     with _trainer(name, knobs, device) as trainer:
-        data, version = _fingerprints(trainer, name)
+        contents = _contents(trainer, name)
         metrics = {} if knobs else metrics_of(trainer, name)
         ready = _Ready(trainer, name)
         trainer.add_callback(ready)
@@ -107,8 +126,8 @@ def rehearse(name: str, knobs: str = "") -> Rehearsal:
         weights = sum(weight.nbytes for weight in trainer.model.parameters())
         bounded = (key for key, v in metrics.items() if not (abs(v) > 1 or is_less_better(key)))
         return Rehearsal(
-            data,
-            version,
+            contents.data,
+            contents.version,
             ready.steps,
             rows,
             len(texts_of(trainer, name)),
@@ -117,7 +136,7 @@ def rehearse(name: str, knobs: str = "") -> Rehearsal:
             weights,
             is_dense(trainer),
             _chained(trainer, name, metrics),
-            knobs,
+            contents.unread,
         )
 
 
@@ -143,74 +162,135 @@ def rows_a_step(trainer: Any) -> int:
 
 def texts_of(trainer: Any, name: str) -> list[str]:
     """The distinct texts of several words that an evaluator holds."""
-    held = (value for value in _held_by(trainer, name) if isinstance(value, str))
-    return list(dict.fromkeys(text for text in held if _TEXT.match(text)))
+    held = _held(trainer.evaluator, _own_modules(name))
+    texts = (value for value in held if isinstance(value, str) and _TEXT.match(value))
+    return list(dict.fromkeys(texts))
 
 
-def _datasets(trainer: Any) -> dict[str, Any]:
-    data = trainer.train_dataset
-    return dict(data) if isinstance(data, dict) else {"": data}
+@dataclass(frozen=True)
+class _Contents:
+    """What `Rehearsal` says of training rows and evaluator."""
+
+    data: str
+    version: str
+    unread: tuple[str, ...]
 
 
-def _fingerprints(trainer: Any, name: str) -> tuple[str, str]:
-    """Hashes of training rows with the evaluator's texts, and of these texts alone.
+def _contents(trainer: Any, name: str) -> _Contents:
+    """Hash what a trainer trains on and what its evaluator holds.
 
     The fingerprint that `datasets` keeps depends on the times of cache files, which differ
     between machines.
     """
-    of_evaluator = hashlib.sha256()
-    for value in _held_by(trainer, name):
-        of_evaluator.update(json.dumps([type(value).__name__, str(value)]).encode())
-    version = of_evaluator.hexdigest()[:16]
+    evaluators = getattr(trainer.evaluator, "evaluators", [trainer.evaluator])
+    scoring = [_scoring_contents(one, name) for one in evaluators]
+    version = hashlib.sha256("".join(digest for digest, _ in scoring).encode()).hexdigest()[:16]
+    unread = dict.fromkeys(kind for _, kinds in scoring for kind in kinds)
     of_rows = hashlib.sha256(version.encode())
-    for key, rows in _datasets(trainer).items():
+    for key, rows in datasets_of(trainer).items():
         if not len(rows):
             raise source_of(name).failure("", "its train_dataset has no rows")
         of_rows.update(json.dumps([key, len(rows), rows.column_names]).encode())
-        for batch in rows.with_format("arrow").iter(_ROWS):
-            of_rows.update(json.dumps(batch.to_pydict(), default=repr).encode())
-    return of_rows.hexdigest()[:16], version
+        with own_random_state():
+            set_seed(0)  # a transform may draw from the global generators
+            guarded(name, partial(_hash_rows, rows, of_rows))
+    return _Contents(of_rows.hexdigest()[:16], version, tuple(sorted(unread)))
 
 
-def _held_by(trainer: Any, name: str) -> Iterator[str | int | float]:
-    return _held(trainer.evaluator, METHODS[name].implementation.__module__)
+_SEEN: dict[int, tuple[ReferenceType[Any], tuple[str, Set[str]]]] = {}
 
 
-def _held(
-    value: Any, module: str, seen: frozenset[int] = frozenset()
-) -> Iterator[str | int | float]:
+def _scoring_contents(evaluator: Any, name: str) -> tuple[str, Set[str]]:
+    """A hash of an evaluator's data, and the types that it leaves out.
+
+    An evaluator that is a global variable counts as this process saw it first, because the
+    library's evaluators keep results of a call.
+    """
+    known = _SEEN.get(id(evaluator))
+    if known is not None and known[0]() is evaluator:
+        return known[1]
+    digest, unread = hashlib.sha256(), set[str]()
+    for value in _held(evaluator, _own_modules(name)):
+        if isinstance(value, _VALUES):
+            digest.update(json.dumps([type(value).__name__, str(value)]).encode())
+        else:
+            unread.add(type(value).__name__)
+    found = digest.hexdigest(), unread
+    if isinstance(evaluator, BaseEvaluator):
+        _SEEN[id(evaluator)] = ref(evaluator), found
+    return found
+
+
+def _hash_rows(rows: Dataset, into: Any) -> None:
+    """Hash the rows, or what the user's transform makes of them."""
+    if rows.format["type"] != "custom":
+        rows = rows.with_format("arrow")
+    for batch in rows.iter(_ROWS):
+        columns = batch.to_pydict() if isinstance(batch, pa.Table) else batch
+        into.update(json.dumps(columns, default=_plain).encode())
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else repr(value)
+
+
+def _own_modules(name: str) -> set[str]:
+    """The modules and packages of a trainer's plugin, without the names of submodules."""
+    plugin = plugin_named(METHODS[name].plugin, METHODS[name].fingerprint)
+    modules = (METHODS[name].implementation.__module__, *plugin.sources)
+    return {module.partition(".")[0] for module in modules}
+
+
+_VALUES = (str, int, float)
+_OTHERS = (type(None), type, FunctionType, BuiltinFunctionType, logging.Logger, torch.nn.Module)
+"""The types of values that a hash of data needs not cover."""
+
+
+def _held(value: Any, own: Set[str], seen: frozenset[int] = frozenset()) -> Iterator[Any]:
     """The texts and numbers that an evaluator holds, in order, without those of its models.
+
+    An object of which nothing is known comes as it is.
 
     Args:
         value: The evaluator, or a part of it.
-        module: The plugin's module, whose classes hold parts too.
+        own: The modules and packages of the plugin, whose classes hold parts too.
         seen: The ids of the objects that hold the value.
     """
-    if isinstance(value, str | int | float):
+    if isinstance(value, _OTHERS) or id(value) in seen:
+        return
+    parts = None if isinstance(value, _VALUES) else _parts(value, own)
+    if parts is None:
         yield value
         return
-    if id(value) not in seen:
-        for part in _parts(value, module):
-            yield from _held(part, module, seen | {id(value)})
+    for part in parts:
+        yield from _held(part, own, seen | {id(value)})
 
 
-def _parts(value: Any, module: str) -> Iterable[Any]:
-    if isinstance(value, torch.nn.Module | type):
-        return ()
-    if isinstance(value, Dataset | pd.DataFrame):
-        value = value.to_dict()
-    if isinstance(value, np.ndarray | torch.Tensor):
-        return [value.tolist()]
-    if isinstance(value, dict):
-        return chain.from_iterable(value.items())
-    if isinstance(value, set | frozenset):
-        return sorted(value, key=str)
-    if isinstance(value, Sequence):  # a column of `datasets` too
-        return value
-    is_own = is_dataclass(value) or type(value).__module__ == module
-    if is_own or isinstance(value, BaseEvaluator) or type(value).__name__ == "InputExample":
-        return vars(value).values() if hasattr(value, "__dict__") else ()
-    return ()
+def _parts(value: Any, own: Set[str]) -> Iterable[Any] | None:
+    """What an object holds; None if it is of no kind whose parts are known."""
+    for kinds, parts_of in _PARTS:
+        if isinstance(value, kinds):
+            return parts_of(value)
+    is_own = is_dataclass(value) or type(value).__module__.partition(".")[0] in own
+    return _attributes(value) if is_own or type(value).__name__ == "InputExample" else None
+
+
+def _attributes(value: Any) -> list[Any]:
+    slots = (name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ()))
+    held = [getattr(value, name) for name in slots if hasattr(value, name)]
+    return [*held, *getattr(value, "__dict__", {}).values()]
+
+
+_PARTS: tuple[tuple[Any, Callable[[Any], Iterable[Any]]], ...] = (
+    ((BaseEvaluator, SimpleNamespace, TorchDataset), _attributes),
+    ((Dataset, pd.DataFrame), lambda rows: [rows.to_dict()]),
+    ((np.ndarray, np.generic, torch.Tensor), lambda array: [array.tolist()]),
+    (DataLoader, lambda loader: [loader.dataset]),
+    (Enum, lambda one: [one.value]),
+    (Mapping, lambda mapping: chain.from_iterable(mapping.items())),
+    (Set, lambda members: sorted(members, key=str)),
+    (Sequence, iter),  # a column of `datasets` too
+)
 
 
 def rehearse_apart(name: str, knobs: str = "") -> Rehearsal:

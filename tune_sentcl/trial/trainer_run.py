@@ -27,7 +27,13 @@ from tune_sentcl.trial.accounting import Account
 from tune_sentcl.trial.encoder_cost import model_cost_scores
 from tune_sentcl.trial.inputs import TrialInputs, measures_of
 from tune_sentcl.trial.output import Output, StateWriter, TrialState
-from tune_sentcl.trial.rehearsal import Leave, rows_a_step, texts_of, train_quietly
+from tune_sentcl.trial.rehearsal import (
+    Leave,
+    check_rows,
+    rows_a_step,
+    texts_of,
+    train_quietly,
+)
 from tune_sentcl.trial.running import Progress, TrialRun, measure_end, save_if_due
 from tune_sentcl.trial.trainers import (
     DenseModel,
@@ -219,9 +225,10 @@ def run_trainer(
             output.pause(trial.state(last, paused=progress.dev))
             yield progress
             return trainer.model, ()
-        if last is not None and last.number < last.total:
-            rule = f"its trainer must not stop by itself, and stopped at step {last.number} of "
-            raise source_of(config.method.name).failure("", f"{rule}{last.total}")
+        ended, total = trainer.state.global_step, trainer.state.max_steps
+        if ended < total:
+            rule = f"its trainer must not stop by itself, and stopped at step {ended} of {total}"
+            raise source_of(config.method.name).failure("", rule)
         progress = trial.progress(account.steps, _scores(trial), final=True)
         _keep(trial, output)
         yield progress
@@ -235,7 +242,7 @@ def measure_trainer(
     with own_random_state(), TemporaryDirectory(prefix="tune_sentcl_") as scratch:
         trainer = make_trainer(config.method, config.seed, account.device, Path(scratch))
         with quiet():
-            trainer.model = type(trainer.model)(str(folder), device=account.device)
+            trainer._load_from_checkpoint(str(folder))
         trial = _trial(config, inputs, account, DEFAULT, trainer)
         progress = trial.progress(0, _scores(trial), final=True)
         yield progress
@@ -249,6 +256,13 @@ def _trial(
     stage_objective: Objective,
     trainer: Any,
 ) -> TrainerTrial:
+    """The trial of a new trainer.
+
+    Raises:
+        OtherInputsError: The trainer's rows are not those of the rehearsal.
+    """
+    if inputs.rehearsal is not None:
+        check_rows(trainer, config.method.name, inputs.rehearsal)
     sets = inputs.sets
     others = tuple(task for task in sets.own if task.name != config.method.name)
     inputs = replace(inputs, sets=replace(sets, own=others))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -40,7 +40,7 @@ class Rehearsal:
         dense: Whether the model gives one dense vector for each text.
         chained: The primary metric of each evaluator of a sequence, if the last one gives the
             sequence's score; else empty.
-        knobs: The hyperparameters of the call that differ from their defaults, as JSON.
+        unread: The types of what the evaluator holds that the hashes leave out.
     """
 
     data: str
@@ -53,7 +53,7 @@ class Rehearsal:
     size: int = 0
     dense: bool = False
     chained: tuple[str, ...] = ()
-    knobs: str = ""
+    unread: tuple[str, ...] = ()
 
 
 _LARGEST = 2**32
@@ -73,8 +73,8 @@ def own_random_state() -> Iterator[None]:
             np.random.set_state(numpy_)  # noqa: NPY002
 
 
-_TRAINED: WeakSet[Any] = WeakSet()
-"""The modules with trainable weights of models that functions have returned in this process."""
+_TRAINED: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
+"""The trainable weights of the trainers that functions have returned in this process, by id."""
 
 
 def make_trainer(config: MethodConfig, seed: int, device: str, folder: Path) -> Any:
@@ -105,12 +105,15 @@ def make_trainer(config: MethodConfig, seed: int, device: str, folder: Path) -> 
     gc.collect()
     order = stream_seed(seed, "order") % _LARGEST
     arguments = _arguments(order, device, folder)
-    set_seed(stream_seed(seed, "weights") % _LARGEST)
+    # Python's and NumPy's generators begin alike in all trials, because a function may shuffle and
+    # split rows by them. Weights are drawn by torch.
+    set_seed(0)
+    torch.manual_seed(stream_seed(seed, "weights") % _LARGEST)
     with quiet(), _set_in_every_argument(arguments) as made:
         trainer = guarded(config.name, lambda: function(**_knobs(config)), call_of(config))
-    if rule := _broken_rule(trainer, made):
+    if rule := _broken_rule(trainer, made, function.__module__):
         raise source_of(config.name, call_of(config)).failure("", rule)
-    _TRAINED.update(_trainable(trainer.model))
+    _TRAINED.update((id(weight), weight) for weight in _trainable(trainer))
     # The constructors refuse a schedule that follows scores if there is no evaluation, so this
     # comes after them.
     trainer.args.eval_strategy = "no"
@@ -214,12 +217,13 @@ def _set_in_every_argument(values: Mapping[str, Any]) -> Iterator[list[Any]]:
         library.__post_init__, model_card.tqdm = usual, bar
 
 
-def _broken_rule(trainer: Any, made: Sequence[Any]) -> str:
+def _broken_rule(trainer: Any, made: Sequence[Any], plugin: str) -> str:
     """The rule that a function's result breaks; empty for a good one.
 
     Args:
         trainer: The result.
         made: The training arguments that the function has made.
+        plugin: The module of the function.
     """
     from datasets import IterableDataset
     from sentence_transformers.base.trainer import BaseTrainer
@@ -229,36 +233,52 @@ def _broken_rule(trainer: Any, made: Sequence[Any]) -> str:
         kind = type(trainer).__name__
         return f"must return a trainer of sentence-transformers, and returns {kind}"
     library: Any = trainer
-    rows, callbacks = library.train_dataset, library.callback_handler.callbacks
+    callbacks = library.callback_handler.callbacks
     has_other_arguments = all(library.args is not one for one in made)
     stops_early = any(isinstance(one, EarlyStoppingCallback) for one in callbacks)
     follows = library.args.lr_scheduler_type == SchedulerType.REDUCE_ON_PLATEAU
+    kinds = (type(module) for module in library.model.children())
+    own = next((kind.__name__ for kind in kinds if kind.__module__ == plugin), "")
     rules = {
         "must make its training arguments itself, as the trial sets some": has_other_arguments,
         "must return its trainer untrained, as the trial trains it": library.state.global_step,
-        "must make a new model in each call, as a trial changes its weights": (
-            not _TRAINED.isdisjoint(_trainable(library.model))
+        "must make a new model and a new loss in each call, as a trial changes their weights": any(
+            _TRAINED.get(id(weight)) is weight for weight in _trainable(library)
         ),
         "its trainer must have an evaluator, which scores it": library.evaluator is None,
-        "its trainer must have a train_dataset": rows is None,
-        "its train_dataset must not stream, as a trial may go on from any row": isinstance(
-            rows, IterableDataset
+        "its trainer must have a train_dataset": library.train_dataset is None,
+        "its train_dataset must not stream, as a trial may go on from any row": any(
+            isinstance(rows, IterableDataset) for rows in datasets_of(library).values()
         ),
         "its trainer must have no EarlyStoppingCallback, as --scheduler halving stops trials": (
             stops_early
         ),
         "its lr_scheduler_type must not follow scores, as only stages are scored": follows,
+        f"must import {own} from another file, because a saved model names the file of {own}": own,
     }
     return next((rule for rule, is_broken in rules.items() if is_broken), "")
 
 
-def _trainable(model: Any) -> set[Any]:
-    """The modules of a model that have trainable weights of their own."""
-    return {
-        module
-        for module in model.modules()
-        if any(weight.requires_grad for weight in module.parameters(recurse=False))
+def _trainable(trainer: Any) -> list[Tensor]:
+    """The trainable weights of the model and its losses, without other models of the losses."""
+    from sentence_transformers.base.model import BaseModel
+
+    parts = [part for loss in losses_of(trainer).values() for part in loss.modules()]
+    others = {
+        id(weight)
+        for part in parts
+        if isinstance(part, BaseModel) and part is not trainer.model
+        for weight in part.parameters()
     }
+    weights = (w for part in (trainer.model, *parts) for w in part.parameters())
+    distinct = {id(weight): weight for weight in weights if weight.requires_grad}
+    return [weight for key, weight in distinct.items() if key not in others]
+
+
+def datasets_of(trainer: Any) -> dict[str, Any]:
+    """The training data sets by their names; a single data set has no name."""
+    data = trainer.train_dataset
+    return dict(data) if isinstance(data, dict) else {"": data}
 
 
 def losses_of(trainer: Any) -> dict[str, Any]:

@@ -69,9 +69,13 @@ def _rehearsals(read: Sequence[GridInputs], objectives: Sequence[Objective]) -> 
         known.setdefault(point.config.method.name, point.inputs.rehearsal)
     for name, rehearsal in known.items():
         if rehearsal is not None:
-            rows, metrics = rehearsal.rows // rehearsal.steps, first_names(rehearsal.metrics)
+            rows = rehearsal.rows // max(rehearsal.steps, 1)
+            metrics = first_names(rehearsal.metrics)
             made = f"{rehearsal.steps:,} steps of {rows} examples in its first configuration"
             yield f"{name} makes {made}. Its evaluator gives {metrics}"
+            if rehearsal.unread:
+                kinds = ", ".join(rehearsal.unread)
+                yield f"trial ids do not follow from what the evaluator of {name} has in {kinds}"
             chained, ranks_by = rehearsal.chained, {one.metric for one in objectives}
             if len(chained) > 1 and rehearsal.metrics[0] in ranks_by:
                 yield (

@@ -257,13 +257,9 @@ def check_fingerprints(expected: Fingerprints, inputs: TrialInputs) -> None:
         if getattr(read, f.name) != getattr(expected, f.name)
     ]
     if differing:
-        move = "Give every node the same files, hub revisions and packages"
-        if inputs.rehearsal is not None:
-            move = "The function must make the same rows in the same order in each process: "
-            move += "sort sets, seed generators, and give every node the same files"
         raise OtherInputsError(
             f"{socket.gethostname()} reads other data, weights or plugins than the driver: "
-            f"{'; '.join(differing)}. {move}"
+            f"{'; '.join(differing)}. Give every node the same files, hub revisions and packages"
         )
 
 
