@@ -15,7 +15,7 @@ import torch
 from datasets import Dataset
 from plugin_samples import unchanged_registry
 from torch.utils.data import DataLoader
-from trainer_samples import DENSE, rehearsed_here, write_trainers
+from trainer_samples import DENSE, TRAINERS, rehearsed_here, write_trainers
 from trial_samples import Dying, KilledError, drained
 
 from tune_sentcl.config import METHODS, TrialConfig, parse_dotted
@@ -440,6 +440,10 @@ def test_a_part_of_an_earlier_calls_model_is_refused(trainers: Path, loader: Inp
                 ran(driver, config_of("dense", seed=seed))
 
 
+def _closure(text: str) -> Callable[[], str]:
+    return lambda: text
+
+
 class _Own:
     def __init__(self, *values: Any) -> None:
         self.values = values
@@ -471,6 +475,49 @@ def test_what_an_evaluator_holds_is_part_of_the_hash(hold: Callable[[Dataset], A
     rows = Dataset.from_dict({"a": ["one text", "another text"], "score": [0.5, 1.0]})
     held = [*_held(hold(rows), {_Own.__module__})]
     assert {"one text", "another text", 0.5, 1.0} <= {*held}
+
+
+@pytest.mark.parametrize(
+    "one,other",
+    [
+        ([["a"], ["b", "c"]], [["a", "b"], ["c"]]),
+        ([1.0, None], [None, 1.0]),
+        (_closure("a"), _closure("b")),
+    ],
+)
+def test_structure_and_closures_are_part_of_the_hash(one: Any, other: Any) -> None:
+    assert [*_held(one, set())] != [*_held(other, set())]
+
+
+def test_class_attributes_are_part_of_the_hash() -> None:
+    class Labels(_Own):
+        gold = ("one label",)
+
+    assert "one label" in [*_held(Labels(), {_Own.__module__})]
+
+
+def test_real_numbers_that_a_model_computes_refuse_no_trial(trainers: Path) -> None:
+    # Finds a teacher whose last digits differ by the number of threads.
+    drift = "[one + DRAWN.random() / 1e6 for one in SCORES]"
+    text = changed(_CALLED, _CALLED.replace("SCORES", drift))
+    with unchanged_registry(), rehearsed_here():
+        own = rehearsed(written(trainers, "drift", text))
+        assert all(ran(own, config_of("dense", seed=seed))[0][-1].scores for seed in range(2))
+
+
+def test_weights_that_view_a_global_array_begin_anew(trainers: Path) -> None:
+    # Finds one id with two results, by the trial that ran before.
+    text = changed(
+        _RETURN,
+        "    word = model[0].auto_model.embeddings.word_embeddings\n"
+        f"    word.weight = torch.nn.Parameter(torch.from_numpy(TABLE))\n{_RETURN}",
+    ).replace("import random", "import random\nimport numpy as np\nimport torch", 1)
+    drawn = 'np.random.default_rng(1).normal(size=(45, 16)).astype("float32")'
+    table = f"TABLE = {drawn}\n\n\n@tune_sentcl"
+    with unchanged_registry(), rehearsed_here():
+        own = rehearsed(written(trainers, "table", text.replace("@tune_sentcl", table, 1)))
+        first, again = (losses(ran(own, config_of("dense"))[0]) for _ in range(2))
+        assert first == again
 
 
 def test_what_the_hash_leaves_out_is_told(trainers: Path) -> None:
@@ -545,6 +592,22 @@ def test_an_evaluator_that_calls_the_model_meets_no_dropout(trainers: Path) -> N
         points, _ = ran(rehearsed(path), config_of("dense"))
         (mode,) = (score for score in points[-1].scores if score.metric == "training")
         assert mode.value == 0.0
+
+
+@pytest.mark.parametrize("head", ["", '"classifier"'])
+def test_a_model_that_does_not_load_as_it_was_saved_is_refused(head: str, trainers: Path) -> None:
+    # Finds a head with random weights that the file of an adapter lacks.
+    made = '    model = CrossEncoder(str(FOLDER / "base"), num_labels=1)\n'
+    lora = f"""    from peft import LoraConfig
+    own = LoraConfig(task_type="SEQ_CLS", r=4, target_modules=["query"], modules_to_save=[{head}])
+    model.add_adapter(own)
+"""
+    assert made in TRAINERS
+    path = written(trainers, f"lora{len(head)}", TRAINERS.replace(made, made + lora, 1))
+    with unchanged_registry(), rehearsed_here():
+        own = rehearsed(path)
+        with pytest.raises(PluginError, match="must score alike once it is saved and loaded"):
+            own.load(config_of("cross"))
 
 
 @pytest.mark.long

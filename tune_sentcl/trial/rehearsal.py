@@ -11,12 +11,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, is_dataclass
 from enum import Enum
 from functools import partial
+from inspect import getclosurevars
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import BuiltinFunctionType, FunctionType, SimpleNamespace
+from types import BuiltinFunctionType, FunctionType, MethodType, NoneType, SimpleNamespace
 from typing import Any
-from weakref import ReferenceType, ref
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,14 @@ from torch.utils.data import Dataset as TorchDataset
 from transformers import TrainerCallback, set_seed
 
 from tune_sentcl.config import METHODS
-from tune_sentcl.errors import BadInputError, Fault, OtherInputsError, PluginError
+from tune_sentcl.errors import (
+    BadInputError,
+    Fault,
+    OtherInputsError,
+    PluginError,
+    first_line,
+    first_names,
+)
 from tune_sentcl.model.checkpoints.tokenizer_files import quiet
 from tune_sentcl.objective import is_less_better
 from tune_sentcl.plugins import activate
@@ -91,14 +98,14 @@ def check_rows(trainer: Any, name: str, known: Rehearsal) -> None:
         OtherInputsError: It does not.
         PluginError: The rows cannot be read.
     """
-    found = _contents(trainer, name).data
-    if found != known.data:
+    found = _contents(trainer, name).exact
+    if found != known.exact:
         raise OtherInputsError(
             f"{name} made other rows, or an evaluator with other data, than in its call before "
-            f"the search: {found} (then: {known.data}). It must make the same in each call: sort "
+            f"the search: {found} (then: {known.exact}). It must make the same in each call: sort "
             "sets, make and seed generators in the function, choose no rows by hyperparameters "
-            "that are float, and give every node the same files. If a file has changed, repeat "
-            "the command"
+            "that are float, keep names of temporary folders out of the evaluator, and give every "
+            "node the same files. If a file has changed, repeat the command"
         )
 
 
@@ -119,6 +126,8 @@ def rehearse(name: str, knobs: str = "") -> Rehearsal:
     with _trainer(name, knobs, device) as trainer:
         contents = _contents(trainer, name)
         metrics = {} if knobs else metrics_of(trainer, name)
+        if metrics:
+            _check_saved(trainer, name, metrics)
         ready = _Ready(trainer, name)
         trainer.add_callback(ready)
         guarded(name, partial(train_quietly, trainer))
@@ -137,7 +146,31 @@ def rehearse(name: str, knobs: str = "") -> Rehearsal:
             is_dense(trainer),
             _chained(trainer, name, metrics),
             contents.unread,
+            contents.exact,
         )
+
+
+def _check_saved(trainer: Any, name: str, metrics: Mapping[str, float]) -> None:
+    """Check that the model scores alike once it is saved and loaded, as stages and `measure` do.
+
+    The evaluator runs again only if a weight differs: some models have weights that they do not
+    use.
+
+    Raises:
+        PluginError: It does not score alike, or it cannot be loaded.
+    """
+    before = {key: value.clone() for key, value in trainer.model.state_dict().items()}
+    rule = "its model must score alike once it is saved and loaded, and "
+    with TemporaryDirectory(prefix="tune_sentcl_") as folder, quiet():
+        trainer.model.save_pretrained(folder)
+        try:
+            trainer._load_from_checkpoint(folder)
+        except (RuntimeError, ValueError, OSError, ImportError) as error:
+            raise source_of(name).failure("", f"{rule}{first_line(error)}") from error
+    after = trainer.model.state_dict()
+    lost = [key for key, value in before.items() if not torch.equal(value, after[key])]
+    if lost and repr(metrics_of(trainer, name)) != repr(metrics):
+        raise source_of(name).failure("", f"{rule}the files lack {first_names(lost)}")
 
 
 def _chained(trainer: Any, name: str, metrics: Mapping[str, float]) -> tuple[str, ...]:
@@ -173,6 +206,7 @@ class _Contents:
 
     data: str
     version: str
+    exact: str
     unread: tuple[str, ...]
 
 
@@ -182,56 +216,63 @@ def _contents(trainer: Any, name: str) -> _Contents:
     The fingerprint that `datasets` keeps depends on the times of cache files, which differ
     between machines.
     """
-    evaluators = getattr(trainer.evaluator, "evaluators", [trainer.evaluator])
-    scoring = [_scoring_contents(one, name) for one in evaluators]
-    version = hashlib.sha256("".join(digest for digest, _ in scoring).encode()).hexdigest()[:16]
-    unread = dict.fromkeys(kind for _, kinds in scoring for kind in kinds)
-    of_rows = hashlib.sha256(version.encode())
+    hashes, own = _Hashes(), _own_modules(name)
+    hashes.add(_held(trainer.evaluator, own))
+    version = hashes.whole.hexdigest()[:16]
     for key, rows in datasets_of(trainer).items():
         if not len(rows):
             raise source_of(name).failure("", "its train_dataset has no rows")
-        of_rows.update(json.dumps([key, len(rows), rows.column_names]).encode())
+        hashes.add([key, len(rows), *rows.column_names])
         with own_random_state():
             set_seed(0)  # a transform may draw from the global generators
-            guarded(name, partial(_hash_rows, rows, of_rows))
-    return _Contents(of_rows.hexdigest()[:16], version, tuple(sorted(unread)))
+            guarded(name, partial(_hash_rows, rows, hashes, own))
+    whole, exact = hashes.whole.hexdigest()[:16], hashes.exact.hexdigest()[:16]
+    return _Contents(whole, version, exact, tuple(sorted(hashes.unread)))
 
 
-_SEEN: dict[int, tuple[ReferenceType[Any], tuple[str, Set[str]]]] = {}
+class _Hashes:
+    """Hashes of values.
 
-
-def _scoring_contents(evaluator: Any, name: str) -> tuple[str, Set[str]]:
-    """A hash of an evaluator's data, and the types that it leaves out.
-
-    An evaluator that is a global variable counts as this process saw it first, because the
-    library's evaluators keep results of a call.
+    Attributes:
+        whole: Of all values.
+        exact: Of all values but real numbers, which a model may have computed, so that their last
+            digits depend on the processor and on the number of threads.
+        unread: The types that both leave out.
     """
-    known = _SEEN.get(id(evaluator))
-    if known is not None and known[0]() is evaluator:
-        return known[1]
-    digest, unread = hashlib.sha256(), set[str]()
-    for value in _held(evaluator, _own_modules(name)):
-        if isinstance(value, _VALUES):
-            digest.update(json.dumps([type(value).__name__, str(value)]).encode())
-        else:
-            unread.add(type(value).__name__)
-    found = digest.hexdigest(), unread
-    if isinstance(evaluator, BaseEvaluator):
-        _SEEN[id(evaluator)] = ref(evaluator), found
-    return found
+
+    def __init__(self) -> None:
+        self.whole, self.exact = hashlib.sha256(), hashlib.sha256()
+        self.unread: set[str] = set()
+
+    def add(self, values: Iterable[Any]) -> None:
+        """Add values that `_held` yields."""
+        for value in values:
+            if not isinstance(value, _VALUES):
+                self.unread.add(type(value).__name__)
+                continue
+            text = json.dumps([type(value).__name__, str(value)]).encode()
+            self.whole.update(text)
+            if not isinstance(value, float):
+                self.exact.update(text)
 
 
-def _hash_rows(rows: Dataset, into: Any) -> None:
+def _hash_rows(rows: Dataset, hashes: _Hashes, own: Set[str]) -> None:
     """Hash the rows, or what the user's transform makes of them."""
-    if rows.format["type"] != "custom":
-        rows = rows.with_format("arrow")
-    for batch in rows.iter(_ROWS):
-        columns = batch.to_pydict() if isinstance(batch, pa.Table) else batch
-        into.update(json.dumps(columns, default=_plain).encode())
+    if rows.format["type"] == "custom":
+        for made in rows.iter(_ROWS):
+            hashes.add(_held(made, own))
+        return
+    for batch in rows.with_format("arrow").iter(_ROWS):
+        for name in batch.column_names:
+            text = json.dumps([name, batch[name].to_pylist()], default=repr).encode()
+            hashes.whole.update(text)
+            if not _is_real(batch[name].type):
+                hashes.exact.update(text)
 
 
-def _plain(value: Any) -> Any:
-    return value.tolist() if hasattr(value, "tolist") else repr(value)
+def _is_real(kind: pa.DataType) -> bool:
+    """Whether a column holds real numbers, or lists of them."""
+    return _is_real(kind.value_type) if hasattr(kind, "value_type") else pa.types.is_floating(kind)
 
 
 def _own_modules(name: str) -> set[str]:
@@ -241,9 +282,18 @@ def _own_modules(name: str) -> set[str]:
     return {module.partition(".")[0] for module in modules}
 
 
-_VALUES = (str, int, float)
-_OTHERS = (type(None), type, FunctionType, BuiltinFunctionType, logging.Logger, torch.nn.Module)
+_VALUES = (str, int, float, NoneType)
+_OTHERS = (
+    *(type, property, classmethod, staticmethod, BuiltinFunctionType),
+    *(logging.Logger, torch.nn.Module),
+)
 """The types of values that a hash of data needs not cover."""
+_CHANGING = {
+    *("primary_metric", "csv_headers", "sparsity_stats", "lengths", "count_vectors"),
+    *("count_lengths", "similarity_fn_names", "similarity_fct", "score_functions"),
+    *("score_function_names", "_corpus_id_ranks", "rerank_k"),
+}
+"""Attributes that the library's evaluators set when they are called."""
 
 
 def _held(value: Any, own: Set[str], seen: frozenset[int] = frozenset()) -> Iterator[Any]:
@@ -262,7 +312,9 @@ def _held(value: Any, own: Set[str], seen: frozenset[int] = frozenset()) -> Iter
     if parts is None:
         yield value
         return
-    for part in parts:
+    held = [*parts]
+    yield len(held)  # otherwise two lists would count like one
+    for part in held:
         yield from _held(part, own, seen | {id(value)})
 
 
@@ -271,18 +323,37 @@ def _parts(value: Any, own: Set[str]) -> Iterable[Any] | None:
     for kinds, parts_of in _PARTS:
         if isinstance(value, kinds):
             return parts_of(value)
-    is_own = is_dataclass(value) or type(value).__module__.partition(".")[0] in own
-    return _attributes(value) if is_own or type(value).__name__ == "InputExample" else None
+    kinds_here = [kind for kind in type(value).__mro__ if kind.__module__.partition(".")[0] in own]
+    is_known = kinds_here or is_dataclass(value) or type(value).__name__ == "InputExample"
+    if not is_known and not isinstance(value, BaseEvaluator):
+        return None
+    # Functions of a class are code, which the ids cover.
+    of_classes = {
+        name: one
+        for kind in kinds_here
+        for name, one in vars(kind).items()
+        if name[:2] != "__" and not isinstance(one, FunctionType)
+    }
+    held = {**of_classes, **_attributes(value)}
+    changing = _CHANGING if isinstance(value, BaseEvaluator) else set()
+    return [one for name, one in held.items() if name not in changing]
 
 
-def _attributes(value: Any) -> list[Any]:
+def _attributes(value: Any) -> dict[str, Any]:
     slots = (name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ()))
-    held = [getattr(value, name) for name in slots if hasattr(value, name)]
-    return [*held, *getattr(value, "__dict__", {}).values()]
+    held = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+    return {**held, **getattr(value, "__dict__", {})}
+
+
+def _enclosed(function: FunctionType) -> Iterable[Any]:
+    return getclosurevars(function).nonlocals.values()
 
 
 _PARTS: tuple[tuple[Any, Callable[[Any], Iterable[Any]]], ...] = (
-    ((BaseEvaluator, SimpleNamespace, TorchDataset), _attributes),
+    ((SimpleNamespace, TorchDataset), lambda one: _attributes(one).values()),
+    (FunctionType, _enclosed),
+    (MethodType, lambda method: [method.__self__, method.__func__]),
+    (partial, lambda call: [call.func, call.args, call.keywords]),
     ((Dataset, pd.DataFrame), lambda rows: [rows.to_dict()]),
     ((np.ndarray, np.generic, torch.Tensor), lambda array: [array.tolist()]),
     (DataLoader, lambda loader: [loader.dataset]),

@@ -41,6 +41,7 @@ class Rehearsal:
         chained: The primary metric of each evaluator of a sequence, if the last one gives the
             sequence's score; else empty.
         unread: The types of what the evaluator holds that the hashes leave out.
+        exact: `data` without real numbers, which a trial compares.
     """
 
     data: str
@@ -54,6 +55,7 @@ class Rehearsal:
     dense: bool = False
     chained: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    exact: str = ""
 
 
 _LARGEST = 2**32
@@ -113,7 +115,10 @@ def make_trainer(config: MethodConfig, seed: int, device: str, folder: Path) -> 
         trainer = guarded(config.name, lambda: function(**_knobs(config)), call_of(config))
     if rule := _broken_rule(trainer, made, function.__module__):
         raise source_of(config.name, call_of(config)).failure("", rule)
-    _TRAINED.update((id(weight), weight) for weight in _trainable(trainer))
+    for weight in _trainable(trainer):
+        # The weight may be a view of an array that all calls share.
+        weight.data = weight.data.clone()
+        _TRAINED[id(weight)] = weight
     # The constructors refuse a schedule that follows scores if there is no evaluation, so this
     # comes after them.
     trainer.args.eval_strategy = "no"
@@ -242,7 +247,8 @@ def _broken_rule(trainer: Any, made: Sequence[Any], plugin: str) -> str:
     rules = {
         "must make its training arguments itself, as the trial sets some": has_other_arguments,
         "must return its trainer untrained, as the trial trains it": library.state.global_step,
-        "must make a new model and a new loss in each call, as a trial changes their weights": any(
+        "must make a new model and a new loss in each call, as a trial changes their weights; "
+        "a teacher that all calls share must be frozen": any(
             _TRAINED.get(id(weight)) is weight for weight in _trainable(library)
         ),
         "its trainer must have an evaluator, which scores it": library.evaluator is None,
