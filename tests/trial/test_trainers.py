@@ -5,6 +5,7 @@ import math
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 import torch
 from datasets import Dataset
 from plugin_samples import unchanged_registry
+from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 from torch.utils.data import DataLoader
 from trainer_samples import DENSE, TRAINERS, rehearsed_here, write_trainers
 from trial_samples import Dying, KilledError, drained
@@ -490,10 +492,16 @@ def test_structure_and_closures_are_part_of_the_hash(one: Any, other: Any) -> No
 
 
 def test_class_attributes_are_part_of_the_hash() -> None:
-    class Labels(_Own):
+    class Labels(EmbeddingSimilarityEvaluator):  # type: ignore[misc]
         gold = ("one label",)
 
-    assert "one label" in [*_held(Labels(), {_Own.__module__})]
+        @cached_property
+        def number(self) -> int:
+            return len(self.gold)
+
+    held = [*_held(Labels(["a"], ["b"], [0.5]), {Labels.__module__})]
+    assert "one label" in held
+    assert all(value is None or isinstance(value, str | int | float) for value in held)
 
 
 def test_real_numbers_that_a_model_computes_refuse_no_trial(trainers: Path) -> None:

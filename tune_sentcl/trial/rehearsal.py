@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, is_dataclass
 from enum import Enum
-from functools import partial
+from functools import cached_property, partial
 from inspect import getclosurevars
 from itertools import chain
 from pathlib import Path
@@ -284,7 +284,7 @@ def _own_modules(name: str) -> set[str]:
 
 _VALUES = (str, int, float, NoneType)
 _OTHERS = (
-    *(type, property, classmethod, staticmethod, BuiltinFunctionType),
+    *(type, property, cached_property, classmethod, staticmethod, BuiltinFunctionType),
     *(logging.Logger, torch.nn.Module),
 )
 """The types of values that a hash of data needs not cover."""
@@ -332,7 +332,7 @@ def _parts(value: Any, own: Set[str]) -> Iterable[Any] | None:
         name: one
         for kind in kinds_here
         for name, one in vars(kind).items()
-        if name[:2] != "__" and not isinstance(one, FunctionType)
+        if name[:2] != "__" and name != "_abc_impl" and not isinstance(one, FunctionType)
     }
     held = {**of_classes, **_attributes(value)}
     changing = _CHANGING if isinstance(value, BaseEvaluator) else set()
