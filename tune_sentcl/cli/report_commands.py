@@ -1,12 +1,11 @@
 """The commands `report` and `export`."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tune_sentcl.cli.exits import say
+from tune_sentcl.cli.exits import json_stream, say
 from tune_sentcl.cli.options import JsonOption, RankByOption
 from tune_sentcl.cli.terminal_tables import json_text, line, print_json
 from tune_sentcl.errors import ConfigError, Fault, StudyError
@@ -114,7 +113,7 @@ def _format(asked: Format | None, out: Path | None, json_rows: bool) -> str:
 def _write(text: str, out: Path | None) -> None:
     """Write to stdout, or to a file that is replaced once the whole text is written."""
     if out is None:
-        sys.stdout.write(text)
+        json_stream().write(text)  # with --json, the text is JSON
         return
     from tune_sentcl.store.disk import atomic_file
 
