@@ -202,7 +202,7 @@ def texts_of(trainer: Any, name: str) -> list[str]:
 
 @dataclass(frozen=True)
 class _Contents:
-    """What `Rehearsal` says of training rows and evaluator."""
+    """The facts of `Rehearsal` that follow from the training rows and the evaluator."""
 
     data: str
     version: str
@@ -319,7 +319,7 @@ def _held(value: Any, own: Set[str], seen: frozenset[int] = frozenset()) -> Iter
 
 
 def _parts(value: Any, own: Set[str]) -> Iterable[Any] | None:
-    """What an object holds; None if it is of no kind whose parts are known."""
+    """The parts of an object; None if the object is of a kind whose parts are unknown."""
     for kinds, parts_of in _PARTS:
         if isinstance(value, kinds):
             return parts_of(value)

@@ -269,14 +269,15 @@ def _trainable(trainer: Any) -> list[Tensor]:
     """The trainable weights of the model and its losses, without other models of the losses."""
     from sentence_transformers.base.model import BaseModel
 
-    parts = [part for loss in losses_of(trainer).values() for part in loss.modules()]
+    losses = losses_of(trainer).values()
     others = {
         id(weight)
-        for part in parts
+        for loss in losses
+        for part in loss.modules()
         if isinstance(part, BaseModel) and part is not trainer.model
         for weight in part.parameters()
     }
-    weights = (w for part in (trainer.model, *parts) for w in part.parameters())
+    weights = (weight for part in (trainer.model, *losses) for weight in part.parameters())
     distinct = {id(weight): weight for weight in weights if weight.requires_grad}
     return [weight for key, weight in distinct.items() if key not in others]
 
