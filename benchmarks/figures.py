@@ -341,8 +341,8 @@ def _costs(figures: Sequence[Figure], stamps: Stamps) -> str:
 
 
 def _on_gpus(figures: Sequence[Figure], stamps: Stamps) -> str:
-    """One table of all figures that need a GPU; empty as long as none was made."""
-    rows, where = [], ""
+    """One table of all figures that need a GPU."""
+    rows = []
     for figure in (one for one in figures if one.gpu):
         if stamp := stamps.get(figure.name):
             card = stamp["machine"].rpartition("; ")[2]
@@ -350,7 +350,7 @@ def _on_gpus(figures: Sequence[Figure], stamps: Stamps) -> str:
             rows += [[*cells(row), where] for row in stamp["rows"]]
         else:
             rows.append([figure.claim, *[""] * (len(COLUMNS) - 1), "unmeasured"])
-    return markdown([*COLUMNS, "card, commit, date"], rows) if where else ""
+    return markdown([*COLUMNS, "card, commit, date"], rows)
 
 
 MADE_OF_STAMPS = {"costs": _costs, "gpu": _on_gpus}

@@ -263,6 +263,7 @@ def test_figures_that_need_a_gpu_are_one_table(repository: Repository) -> None:
     repository.write(PAGE, BLOCK.format("gpu"))
     checkout = repository.checkout
     assert make(checkout, []) == 0 and not checkout.stamps  # only by name
+    assert repository.read(PAGE).count("unmeasured") == 2
     assert make(checkout, ["steps"]) == 0
     lines = repository.read(PAGE).splitlines()
     assert any(
