@@ -31,7 +31,8 @@ from tune_sentcl.model.tokens import Tokens, batches_by_length
 LENGTH = 128
 SIZES = (16, 32, 64, 128, 256)
 TARGETS = {"sts": 2.0, "transfer": 1.5}
-NAMES = {"sts": "the seven STS tasks", "transfer": "the transfer tasks"}
+DISTINCT = 2.0
+NAMES = {"sts": "MiniLM, seven STS tasks", "transfer": "MiniLM, transfer tasks"}
 SHARES = {"sts": 32, "transfer": 128}
 ONNX_TOKENS = 1024
 
@@ -152,8 +153,8 @@ def measure(runs: int, scale: int, folder: Path) -> list[Row]:
         lengths = map(len, token_ids(encoder.tokenizer, LENGTH, distinct))
         least = encoder_flops(encoder.transformer.config, lengths) / rate  # seconds
         for part, given, target in (
-            (f"{NAMES[suite]}", sentences, TARGETS[suite]),
-            (f"{NAMES[suite]}, distinct sentences", distinct, None),
+            (NAMES[suite], sentences, TARGETS[suite]),
+            (f"{NAMES[suite]}, distinct sentences", distinct, DISTINCT),
         ):
             sides = [ours(encoder), their] + ([onnx] if onnx and given is distinct else [])
             calls = [lambda side=side, given=given: side(given) for side in sides]

@@ -118,7 +118,7 @@ def epochs(folder: Path, runs: int) -> Iterator[Row]:
     for (name, share), found in zip(shares.items(), interleaved(*sides, runs=runs), strict=True):
         seconds = Measured(*(epoch * each for each in (found.median, found.low, found.high)))
         flops = encoder_flops(whole.transformer.config, pair_lengths(whole, share), training=True)
-        name = f"epoch of {PAIRS:,} pairs from {runs * COUNT} steps, fp32, {name}"
+        name = f"BERT-medium, {PAIRS:,} pairs from {runs * COUNT} steps, fp32, {name}"
         yield Row(name, seconds, None, "a CPU has no target", "s", None, PAIRS * flops / rate)
 
 

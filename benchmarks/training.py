@@ -112,7 +112,7 @@ def measure(runs: int, count: int) -> list[Row]:
     sides = [our_steps(corpus, share=True), our_steps(corpus, share=False), theirs]
     seconds = interleaved(*(several(side, count) for side in sides), runs=runs)
     rates = [each.rate(BATCH * count) for each in seconds]
-    return _rows(f"fp32, {BATCH} a batch", rates, *limits(corpus))
+    return _rows(f"MiniLM, fp32, {BATCH} a batch", rates, *limits(corpus))
 
 
 def limits(corpus: Corpus) -> tuple[float, float]:

@@ -84,7 +84,8 @@ def compare_senteval(rows: Labeled, fits: int | None, runs: int) -> Row:
         alone *= total / fits
         peer = f"one fit at a time, from {fits} of {total}"
     torch.set_num_threads(threads)
-    return Row(f"senteval-10fold, {len(rows.labels):,} rows", together, alone, peer, "s", 10.0)
+    part = f"MiniLM, senteval-10fold, {len(rows.labels):,} rows"
+    return Row(part, together, alone, peer, "s", 10.0)
 
 
 def compare_logreg(rows: Labeled, processes: int, runs: int, *, converged: bool) -> Row:
@@ -101,7 +102,7 @@ def compare_logreg(rows: Labeled, processes: int, runs: int, *, converged: bool)
     used = 1 if alone < parallel else processes
     peer = f"scikit-learn's loop, {used} processes"
     together = Measured.of([seconds for _, seconds in ours])
-    part = f"logreg-10fold, {len(rows.labels):,} rows"
+    part = f"MiniLM, logreg-10fold, {len(rows.labels):,} rows"
     return Row(part, together, min(alone, parallel), peer, "s", 10.0)
 
 
