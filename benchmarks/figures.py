@@ -33,7 +33,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -55,6 +55,7 @@ _TABLE = re.compile(r"(?:^\|.*\n)+", re.M)
 # settings, presets and exit codes, at most a third do.
 _NUMBER = re.compile(r"[-+±~]?\d")
 _STARTED = "begun.json"
+_NOTED_EVERY_S = 20.0
 Stamps = dict[str, dict[str, Any]]
 
 
@@ -226,12 +227,17 @@ def _make(checkout: Checkout, figure: Figure) -> None:
     load, date, started = os.getloadavg()[0], time.strftime("%Y-%m-%d"), time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     note = folder / _STARTED
-    note.write_text(json.dumps(begun), encoding="utf-8")
-    try:
-        output = _output(root, figure, folder)
-    finally:
-        begun["seconds"] = seconds = round(before + time.monotonic() - started, 1)
+
+    def noted() -> float:
+        begun["seconds"] = round(before + time.monotonic() - started, 1)
         note.write_text(json.dumps(begun), encoding="utf-8")
+        return float(begun["seconds"])
+
+    noted()
+    try:
+        output = _output(root, figure, folder, noted)
+    finally:
+        seconds = noted()
     if checkout.has_history and checkout.changed(commit, figure.measures):
         raise UnmadeError("what it measures has changed meanwhile")
     stamp = {
@@ -275,7 +281,8 @@ def _seconds_before(checkout: Checkout, figure: Figure, folder: Path, commit: st
     return 0.0
 
 
-def _output(root: Path, figure: Figure, folder: Path) -> str:
+def _output(root: Path, figure: Figure, folder: Path, noted: Callable[[], Any]) -> str:
+    """What a figure's command prints; `noted` is called again and again while it runs."""
     # The package of this checkout is measured, whichever one is installed.
     beside = {"PATH": str(Path(sys.executable).parent), "PYTHONPATH": str(root)}
     paths = {name: f"{first}:{os.environ.get(name, '')}" for name, first in beside.items()}
@@ -284,12 +291,17 @@ def _output(root: Path, figure: Figure, folder: Path) -> str:
     if data.is_dir():
         environment.setdefault("TUNE_SENTCL_DATA", str(data))
     command = ["bash", "-euo", "pipefail", "-c", figure.command]
-    ended = subprocess.run(
-        command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True, check=False
-    )
-    if ended.returncode:
-        raise UnmadeError(f"its command ended with {ended.returncode}")
-    return ended.stdout.strip()
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=root, env=environment, stdout=pipe, text=True) as process:
+        while True:
+            try:
+                output = process.communicate(timeout=_NOTED_EVERY_S)[0]
+                break
+            except subprocess.TimeoutExpired:
+                noted()  # a run that is killed could not
+    if process.returncode:
+        raise UnmadeError(f"its command ended with {process.returncode}")
+    return str(output).strip()
 
 
 def write_pages(checkout: Checkout) -> None:

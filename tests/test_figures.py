@@ -135,13 +135,23 @@ def test_an_interrupted_study_goes_on_and_its_seconds_add_up(
     repository.commit()
     assert make(checkout, []) == 0
     stamp = checkout.stamps["study"]
-    assert stamp["seconds"] == 20.0 and "trial" in stamp["text"]
+    assert stamp["seconds"] == 40.0 and "trial" in stamp["text"]
     repository.write("source/code.py", "2")
     repository.commit()
     assert make(checkout, []) == 0
     stamp = checkout.stamps["study"]
-    assert stamp["seconds"] == 10.0 and "trial" not in stamp["text"]
+    assert stamp["seconds"] == 20.0 and "trial" not in stamp["text"]
     assert len(list((repository.root / "studies/figures").glob("study.*/trial"))) == 1
+
+
+def test_a_run_notes_its_seconds_before_it_ends(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that is killed notes nothing at its end, so the stamp would leave out its seconds."""
+    monkeypatch.setattr(figures, "_NOTED_EVERY_S", 0.01)
+    noted = "until grep -q 'seconds.: [0-9.]*[1-9]' $FOLDER/begun.json; do :; done"
+    checkout = repository.listing(study=f'timeout 60 bash -c "{noted}"; echo 1')
+    assert make(checkout, []) == 0 and checkout.stamps["study"]["seconds"] > 0
 
 
 def test_a_change_of_what_it_measures_makes_a_figure_old(
