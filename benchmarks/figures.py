@@ -233,7 +233,7 @@ def _make(checkout: Checkout, figure: Figure) -> None:
         note.write_text(json.dumps(begun), encoding="utf-8")
         return float(begun["seconds"])
 
-    noted()
+    note.write_text(json.dumps(begun), encoding="utf-8")
     try:
         output = _output(root, figure, folder, noted)
     finally:
@@ -293,15 +293,22 @@ def _output(root: Path, figure: Figure, folder: Path, noted: Callable[[], Any]) 
     command = ["bash", "-euo", "pipefail", "-c", figure.command]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=root, env=environment, stdout=pipe, text=True) as process:
-        while True:
-            try:
-                output = process.communicate(timeout=_NOTED_EVERY_S)[0]
-                break
-            except subprocess.TimeoutExpired:
-                noted()  # a run that is killed could not
+        try:
+            while (output := _awaited(process)) is None:
+                noted()  # a run that is killed notes nothing at its end
+        finally:
+            process.kill()  # after an interruption; else the process has ended
     if process.returncode:
         raise UnmadeError(f"its command ended with {process.returncode}")
-    return str(output).strip()
+    return output.strip()
+
+
+def _awaited(process: subprocess.Popen[str]) -> str | None:
+    """What a process has printed; None if it still runs after a while."""
+    try:
+        return process.communicate(timeout=_NOTED_EVERY_S)[0]
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def write_pages(checkout: Checkout) -> None:
