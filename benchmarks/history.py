@@ -6,7 +6,7 @@ its own, and times and memory begin after the imports. A kill is a driver that e
 its session. A cost that grows with the trials is stated per trial of a larger study, beside that
 of the smallest: a ratio of 1 is linear growth.
 
-    python benchmarks/history.py [--trials 1000 10000 30000] [--quick] [--json]
+    python benchmarks/history.py [--trials 1000 10000] [--quick] [--json]
 """
 
 import json
@@ -33,7 +33,7 @@ POINTS = 40
 def main() -> None:
     """Run all phases for each size, and print what a trial costs in each."""
     given = options(__doc__, _own_options)
-    sizes = given.trials or ([60, 180] if given.quick else [1000, 10000, 30000])
+    sizes = given.trials or ([60, 180] if given.quick else [1000, 10000])
     if given.phase:
         print(json.dumps(_PHASES[given.phase](given.study, sizes[0])))
         return

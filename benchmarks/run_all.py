@@ -17,7 +17,7 @@ from typing import Any
 from measuring import ROOT, describe_machine, options, table
 
 SHORT = ("training", "encoding", "transfer")
-LONG = ("paper_trial", "scheduling", "history", "cluster_jobs")
+LONG = ("paper_trial", "scheduling", "history", "object_store", "cluster_jobs")
 # These run by themselves: one counts wrong verdicts, the other needs a GPU.
 APART = ("judging", "gpu")
 # These print what the studies or tables that they read say.
