@@ -2,9 +2,9 @@
 
 Trials are handed out and committed by the real session on a real disk; only their training is left
 out: a stand-in reports the scores and curves that a worker would. Every phase runs in a process of
-its own, and times and memory begin after the imports. A kill is a driver that ends without closing
-its session. A cost that grows with the trials is stated per trial of a larger study, beside that
-of the smallest: a ratio of 1 is linear growth.
+its own, and times and memory begin after the imports. The kill is an exception, at which the
+driver releases its lease. A cost of the whole study is stated per trial of a larger study, beside
+that of the smallest: a ratio of 1 is linear growth. For the end of a trial, it is no growth.
 
     python benchmarks/history.py [--trials 1000 10000] [--quick] [--json]
 """
@@ -169,7 +169,7 @@ def _end(study: str, count: int) -> dict[str, Any]:
 
 
 def _resume(study: str, count: int) -> dict[str, Any]:
-    """Time the way from the imports to a session that can hand out the next trial."""
+    """Time the way from the asked question to a session that can hand out the next trial."""
     from tune_sentcl.tuning.search import open_session
     from tune_sentcl.tuning.session import Limits
 
