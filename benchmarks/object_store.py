@@ -4,8 +4,7 @@ A local server that speaks S3 stands for the store. The phases are those of `his
 process of its own: all trials and an interruption, a resume that is interrupted too, one that ends
 the search, `show`. The requests of all trials are stated per trial, beside those of fewer trials:
 a ratio of 1 is linear growth. Those of the other phases are stated whole: a ratio of 1 is no
-growth.
-Workers' states and weights are not counted, because no worker runs.
+growth. Workers' states and weights are not counted, because no worker runs.
 
     python benchmarks/object_store.py [--trials 30 300] [--quick] [--json]
 """
