@@ -2,9 +2,9 @@
 
 Trials are handed out and committed by the real session on a real disk; only their training is left
 out: a stand-in reports the scores and curves that a worker would. Every phase runs in a process of
-its own, and times and memory begin after the imports. The kill is an exception, at which the
-driver releases its lease. A cost of the whole study is stated per trial of a larger study, beside
-that of the smallest: a ratio of 1 is linear growth. For the end of a trial, it is no growth.
+its own, and times and memory begin after the imports. An exception interrupts the first phase, so
+the driver releases its lease. A cost of the whole study is stated per trial of a larger study,
+beside that of the smallest: a ratio of 1 is linear growth, or no growth for the end of a trial.
 
     python benchmarks/history.py [--trials 1000 10000] [--quick] [--json]
 """
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -63,11 +63,29 @@ def _measure(count: int) -> dict[str, Any]:
     rows = {}
     with tempfile.TemporaryDirectory() as folder:
         for phase in PHASES:
-            command = [sys.executable, __file__, "--trials", str(count), "--phase", phase]
-            command += ["--study", f"{folder}/study"]
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-            rows |= json.loads(done.stdout.splitlines()[-1])
+            rows |= run_phase(phase, f"{folder}/study", count)
     return rows
+
+
+def run_phase(
+    phase: str, study: str, count: int, environment: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Run a phase in a process of its own.
+
+    Args:
+        phase: Of `PHASES`; those before it have run.
+        study: The study's folder or address.
+        count: The number of its trials.
+        environment: The process's variables; None: this process's.
+
+    Returns:
+        What it measured: the value and the unit by name.
+    """
+    command = [sys.executable, __file__, "--phase", phase, "--trials", str(count)]
+    command += ["--study", study]
+    done = subprocess.run(command, stdout=subprocess.PIPE, env=environment, text=True, check=True)
+    measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return measured
 
 
 def _prepared(count: int) -> Any:
@@ -90,7 +108,7 @@ def _build(study: str, count: int) -> dict[str, Any]:
     question = _prepared(count)
     half = 0.0
 
-    class Killed(BaseException):
+    class Interrupted(BaseException):
         pass
 
     def drive(session: Any) -> None:
@@ -105,17 +123,17 @@ def _build(study: str, count: int) -> dict[str, Any]:
                 half = _resident()
             if len(spent) % 100 == 0:
                 files = max(files, sum(len(names) for *_, names in os.walk(study)))
-        raise Killed
+        raise Interrupted
 
-    with suppress(Killed):
+    with suppress(Interrupted):
         run_search(question, study, lambda *_: nullcontext(drive))
     tenth = max(1, len(spent) // 10)
     return {
         "end of a trial, mean": (1e3 * statistics.fmean(spent), "ms"),
         "end of a trial, mean of the last tenth": (1e3 * statistics.fmean(spent[-tenth:]), "ms"),
         "end of a trial, median": (1e3 * statistics.median(spent), "ms"),
-        # From half of them on, when all that is needed once is there.
-        "memory a trial, Optuna's included": (
+        # All that is needed once is there by then.
+        "memory a trial, of the second half": (
             (_resident() - half) / (count - count // 2),
             "kB a trial",
         ),
@@ -180,8 +198,7 @@ def _resume(study: str, count: int) -> dict[str, Any]:
         done = session.queue.done
     if done != count:
         raise SystemExit(f"{done} of {count} trials were recognized")
-    name, memory = "resume after a kill", (_peak() - before) / 1e3
-    return {name: (seconds, "s"), f"memory of {name}": (memory, "MB")}
+    return {"resume": (seconds, "s"), "resume, memory": ((_peak() - before) / 1e3, "MB")}
 
 
 def _show(study: str, count: int) -> dict[str, Any]:

@@ -10,13 +10,11 @@ growth. Workers' states and weights are not counted, because no worker runs.
 """
 
 import os
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
-from history import PHASES
+from history import PHASES, run_phase
 from measuring import ROOT, Row, finish, options
 
 sys.path.append(str(ROOT / "tests"))
@@ -45,9 +43,7 @@ def _requests(count: int, way: Way, environment: dict[str, str]) -> Requests:
     phases = {}
     for phase in PHASES:
         way.seen.clear()
-        command = [sys.executable, str(Path(__file__).with_name("history.py")), "--phase", phase]
-        command += ["--trials", str(count), "--study", f"s3://bucket/{count}"]
-        subprocess.run(command, stdout=subprocess.DEVNULL, env=environment, check=True)
+        run_phase(phase, f"s3://bucket/{count}", count, environment)
         phases[phase] = Counter(map(_kind, way.seen))
     return phases
 

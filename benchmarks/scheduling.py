@@ -7,9 +7,8 @@ Four parts, both sides of each in one run:
 - `packing`: 24 trials of one second on 2 slots, against the 12 s that they need at least;
 - `reuse`: from the end of a trial to the first step of the next one in the same actor, where
   checkpoint and corpus are the same, against 0.3 s;
-- `start`: from the command to the end of a trial of two steps, with and without the estimate of
-  the whole search that comes first, beside a bare script that starts Ray and runs the same trial
-  as a task.
+- `start`: from the command to the end of a trial of two steps, beside a bare script that starts
+  Ray and runs the same trial as a task.
 
     python benchmarks/scheduling.py [--part NAME] [--quick] [--json]
 """
@@ -39,7 +38,6 @@ from tune_sentcl.store.study import Study  # noqa: E402
 
 SLOTS = 2
 WARM = 50
-_BRIEF = "9m"  # a search that has so little time is not estimated
 BARE = """
 import sys
 from pathlib import Path
@@ -247,7 +245,7 @@ def _has_ended(study: Path) -> Callable[[], bool]:
 
 def start(quick: bool) -> list[Row]:
     """Seconds from the command to the end of a trial."""
-    ours, unplanned, bare = [], [], []
+    ours, bare = [], []
     for _ in range(1 if quick else 5):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -257,19 +255,10 @@ def start(quick: bool) -> list[Row]:
             script = [sys.executable, "-c", BARE, str(space), str(marker)]
             bare.append(_until(script, marker.exists))
             ours.append(_until([*search, "--study", str(study)], _has_ended(study)))
-            if not quick:
-                other = folder / "other"
-                command = [*search, "--study", str(other), "--max-time", _BRIEF]
-                unplanned.append(_until(command, _has_ended(other)))
-    sides = {"": ours, ", without the estimate": unplanned}
-    return [
-        Row(f"to a trial's end{how}", Measured.of(took), Measured.of(bare), *_BESIDE)
-        for how, took in sides.items()
-        if took
-    ]
+    sides = Measured.of(ours), Measured.of(bare)
+    return [Row("to a trial's end", *sides, "a bare Ray script", "s", 1 / 1.2)]
 
 
-_BESIDE = ("a bare Ray script", "s", 1 / 1.2)
 PARTS = {"throughput": throughput, "packing": packing, "reuse": reuse, "start": start}
 
 
