@@ -65,9 +65,8 @@ def title(score: str, titles: dict[str, str]) -> str:
     """What a column shows; a confirmed score has the name of the score."""
     if not score.startswith("confirm"):
         return titles[score]
-    confirmed = score.replace("confirm", "objective", 1)
-    name = titles.get(confirmed, titles.get(confirmed.removeprefix("objective_"), confirmed))
-    return f"confirmed {name}"
+    name = score.removeprefix("confirm")
+    return f"confirmed {titles.get(f'objective{name}') or titles[name.removeprefix('_')]}"
 
 
 def setting(value: Any) -> str:

@@ -146,6 +146,7 @@ def test_configurations_are_means_over_their_finished_seeds(tmp_path: Path) -> N
     trials += [
         Trial("a3", config(3), [score(DEV, 1.0)], "pruned"),
         Trial("b0", config(0, "sbert"), [score(DEV, 90.0), *suite_of([9.0] * 7)]),
+        Trial("c0", config(1000), [score(DEV, 60.0), *suite_of([50.0] * 7)], origin="confirm"),
     ]
     table = configurations(write_study(tmp_path, trials))
     names = ["configuration", "objective_mean", "objective_sd", "objective_n"]
@@ -153,6 +154,11 @@ def test_configurations_are_means_over_their_finished_seeds(tmp_path: Path) -> N
     assert table[[*names, *averages]].fillna(-1.0).to_numpy().tolist() == [
         ["sbert", 90.0, -1.0, 1, pytest.approx(9.0), 1],
         ["scl", 72.0, 2.0, 3, pytest.approx(73.0), 3],
+    ]
+    again = ["confirm_mean", "confirm_n", "confirm_sts_avg_mean", "confirm_sts_avg_n"]
+    assert table.set_index("configuration").loc["scl", again].to_list() == [
+        *(60.0, 1),
+        *(pytest.approx(50.0), 1),
     ]
 
 

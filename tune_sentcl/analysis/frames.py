@@ -105,7 +105,8 @@ def configurations(study: Study, objectives: Sequence[Objective] | None = None) 
     measured: `..._mean`, `..._sd` (n - 1; NaN for one seed) and `..._n`, the number of seeds with
     a score. `lost`, if any, counts seeds that have failed or were stopped. Confirmation seeds do
     not count in these columns; if there are any, `confirm_mean`, `confirm_sd` and `confirm_n`
-    describe their first objective, `confirm_test_mean` and so on its test score.
+    describe their first objective, `confirm_test_mean` and so on its test score, and
+    `confirm_sts_avg_mean` and so on their `sts_avg`.
 
     Args:
         study: A running or finished study.
@@ -135,7 +136,8 @@ def configurations_of(
         found |= statistics_of(column, standings.over_seeds(values), names)
         again = standings.over_seeds(values, confirming=True)
         if again:
-            confirmed |= statistics_of(f"confirm{column.removeprefix('objective')}", again, names)
+            name = column.removeprefix("objective") if column != "sts_avg" else f"_{column}"
+            confirmed |= statistics_of(f"confirm{name}", again, names)
     lost = [len(one.chosen_lost()) for one in standings.ordered]
     return pd.DataFrame({**found, **({"lost": lost} if any(lost) else {}), **confirmed})
 
