@@ -156,10 +156,7 @@ def test_configurations_are_means_over_their_finished_seeds(tmp_path: Path) -> N
         ["scl", 72.0, 2.0, 3, pytest.approx(73.0), 3],
     ]
     again = ["confirm_mean", "confirm_n", "confirm_sts_avg_mean", "confirm_sts_avg_n"]
-    assert table.set_index("configuration").loc["scl", again].to_list() == [
-        *(60.0, 1),
-        *(pytest.approx(50.0), 1),
-    ]
+    assert table[again].to_numpy()[1].tolist() == [60.0, 1, pytest.approx(50.0), 1]
 
 
 def test_each_objective_has_a_column_and_the_first_ranks(tmp_path: Path) -> None:
