@@ -39,6 +39,10 @@ def table_of(given: Any) -> str:
     titles |= {f"objective_{number + 2}": one for number, one in enumerate(objectives[1:])}
     titles = {column: str(objective) for column, objective in titles.items()}
     titles |= {"sts_avg": "average of STS", AVERAGE: f"average of {given.average}"}
+    titles |= {
+        f"confirm_{column}".replace("_objective", "", 1): f"confirmed {title}"
+        for column, title in titles.items()
+    }
     if given.average:
         frame = frame.merge(average(studies, given.average), on="configuration", how="left")
     if given.query:
@@ -49,7 +53,7 @@ def table_of(given: Any) -> str:
         [*(setting(row[knob]) for knob in knobs), *(cell(row, score) for score in scores)]
         for _, row in frame.iterrows()
     ]
-    return markdown([*knobs, *(title(score, titles) for score in scores)], rows)
+    return markdown([*knobs, *(titles[score] for score in scores)], rows)
 
 
 def average(studies: Any, protocol: str) -> pd.DataFrame:
@@ -59,14 +63,6 @@ def average(studies: Any, protocol: str) -> pd.DataFrame:
     values = tasks.mean(axis=1, skipna=False).groupby(trials["configuration"])
     found = values.agg(["mean", "std", "count"]).set_axis(["mean", "sd", "n"], axis=1)
     return found.add_prefix(f"{AVERAGE}_").reset_index()
-
-
-def title(score: str, titles: dict[str, str]) -> str:
-    """What a column shows; a confirmed score has the name of the score."""
-    if not score.startswith("confirm"):
-        return titles[score]
-    name = score.removeprefix("confirm")
-    return f"confirmed {titles.get(f'objective{name}') or titles[name.removeprefix('_')]}"
 
 
 def setting(value: Any) -> str:
