@@ -281,6 +281,11 @@ def test_rows_that_cannot_be_used(name: str, lines: str, words: list[str]) -> No
     assert not Path("mine.toml").exists()
 
 
+def test_a_folder_in_which_no_file_can_be_written_is_named() -> None:
+    write("mine.csv", "anchor,positive", WORDS, ANSWERS)
+    refused(invoke("init", "mine.csv/mine.toml", *INIT[2:]), "OUT: mine.csv/mine.toml", "written")
+
+
 def test_knobs_are_listed_with_defaults_and_ranges() -> None:
     table = {row["knob"]: row for row in rows("knobs", "mnr")}
     assert table["method.temperature"]["default"] in ("0.05", 0.05)
