@@ -47,7 +47,11 @@ def table_of(given: Any) -> str:
         frame = frame.merge(average(studies, given.average), on="configuration", how="left")
     if given.query:
         frame = frame.query(given.query)
-    knobs = given.knobs or [name for name in frame.columns if "." in name]
+    differing = [name for name in frame.columns if "." in name]
+    knobs = given.knobs or differing
+    if absent := [knob for knob in knobs if knob not in differing]:
+        rule = f"must differ between the configurations; these do: {', '.join(differing)}"
+        raise SystemExit(f"--knobs: {', '.join(absent)}: {rule}")
     scores = [name.removesuffix("_mean") for name in frame.columns if name.endswith("_mean")]
     rows = [
         [*(setting(row[knob]) for knob in knobs), *(cell(row, score) for score in scores)]
