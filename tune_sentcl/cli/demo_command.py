@@ -9,10 +9,9 @@ from typing import Annotated
 
 import typer
 
-from tune_sentcl.cli.exits import say
+from tune_sentcl.cli.exits import say, unwritable
 from tune_sentcl.cli.options import StudyOption
 from tune_sentcl.cli.terminal_tables import line
-from tune_sentcl.errors import DataError, Fault
 from tune_sentcl.tuning.machine import usable_cores
 
 
@@ -37,9 +36,7 @@ def demo(
     try:
         write_domain(data)
     except OSError as error:
-        rule = f"must be a folder to which files can be written ({error.strerror})"
-        move = "Give another folder by --data, and by --study."
-        raise DataError(Fault("--data", value=str(data), rule=rule, move=move)) from None
+        raise unwritable(data, error) from None
     if files:
         line(f"Files: {data}")
         return

@@ -8,9 +8,16 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from contextvars import ContextVar
+from pathlib import Path
 from typing import NoReturn, ParamSpec, TextIO
 
-from tune_sentcl.errors import BadInputError, CaptureError, TuneSentclError
+from tune_sentcl.errors import (
+    BadInputError,
+    CaptureError,
+    ConfigError,
+    Fault,
+    TuneSentclError,
+)
 from tune_sentcl.signals import signal_behind
 
 FAILED, BAD_INPUT = 1, 2
@@ -100,6 +107,12 @@ def _say_error(error: TuneSentclError) -> int:
 def say(text: str) -> None:
     """Write a line to stderr."""
     sys.stderr.write(f"{text}\n")
+
+
+def unwritable(path: Path, error: OSError | ValueError) -> ConfigError:
+    """The error of a command whose output file or folder cannot be written."""
+    rule = f"cannot be written ({getattr(error, 'strerror', None) or error})"
+    return ConfigError(Fault(str(path), rule=rule, move="Choose another folder."))
 
 
 def refuse_other_encodings(arguments: Iterable[str]) -> None:

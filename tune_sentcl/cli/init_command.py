@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from tune_sentcl.cli.exits import unwritable
 from tune_sentcl.cli.options import ColumnsOption, own_entries
 from tune_sentcl.cli.terminal_tables import line
 from tune_sentcl.config.data_names import own_source
 from tune_sentcl.data.split_names import split_named
-from tune_sentcl.errors import ConfigError, Fault
 
 
 def init(
@@ -69,10 +69,7 @@ def init(
             out, rows, columns=columns, own=entries, encoder=encoder, clean=clean
         )
     except OSError as error:
-        rule = f"must be a file that can be written ({error.strerror})"
-        raise ConfigError(
-            Fault("OUT", value=str(out), rule=rule, move="Choose another folder.")
-        ) from None
+        raise unwritable(out, error) from None
     for note in notes:
         line(note)
     line(f"The search space {out} is written. Read it, then run one of these searches.")

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tune_sentcl.cli.exits import json_stream, say
+from tune_sentcl.cli.exits import json_stream, say, unwritable
 from tune_sentcl.cli.options import JsonOption, RankByOption
 from tune_sentcl.cli.terminal_tables import json_text, line, print_json
-from tune_sentcl.errors import ConfigError, Fault, StudyError
+from tune_sentcl.errors import ConfigError, Fault
 
 if TYPE_CHECKING:
     from tune_sentcl.analysis.report.report_data import ReportData
@@ -88,7 +88,7 @@ def _report(
         try:
             files = formats.write_pictures(made, figures)
         except OSError as error:
-            raise _refused(figures, error) from None
+            raise unwritable(figures, error) from None
         say(f"Figures: {figures}, {len(files)} files")
 
 
@@ -122,13 +122,8 @@ def _write(text: str, out: Path | None) -> None:
             file.write(text.encode())
     except (OSError, ValueError) as error:
         # `Path.with_name` raises ValueError for a path without a name, such as ".".
-        raise _refused(out, error) from None
+        raise unwritable(out, error) from None
     line(f"Report: {out}")
-
-
-def _refused(path: Path, error: OSError | ValueError) -> StudyError:
-    rule = f"cannot be written ({getattr(error, 'strerror', None) or error})"
-    return StudyError(Fault(str(path), rule=rule, move="Choose another folder."))
 
 
 def export(
