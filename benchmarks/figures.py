@@ -11,7 +11,8 @@
   folder outside of git for studies, which go on after an interruption;
 - `pages`: the Markdown pages that have the blocks, and `files`: pictures and pages that it writes;
 - `measures`: the paths whose change makes the figure old, or names of `[paths]`. Changes of
-  comments and docstrings do not;
+  comments and docstrings do not. `study_table.py` and `verdicts.sh` are not among them, because
+  they only print: after a change of a number that they print, delete the stamps;
 - `hours`: roughly. A figure that takes longer than half an hour is made only if it is named;
 - `gpu = true`: it needs a GPU, and prints JSON rows. All these together are the block `gpu`.
 
@@ -19,12 +20,14 @@ A page shows a figure between `<!-- figure NAME: begin -->` and `<!-- figure NAM
 figure that was made has a stamp, `benchmarks/figures/NAME.json`, with its text, command, commit,
 date, machine, versions, load and seconds. All blocks are written from the stamps, and so are the
 blocks `costs` and `gpu`. So after a merge, `make figures` repairs the pages without measuring.
+Tables outside of blocks are checked for numbers; sentences and code blocks are not.
 
 Without git, on a machine that only has a copy of the files, set FIGURES_COMMIT to their commit.
 """
 
 import argparse
 import ast
+import fcntl
 import hashlib
 import json
 import os
@@ -34,6 +37,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -43,15 +47,17 @@ from typing import Any
 from measuring import COLUMNS, ROOT, cells, describe_machine, markdown
 
 SHORT = 0.5  # hours
-PAGES = ("README.md", "docs/*.md", "benchmarks/*.md", "search_spaces/README.md")
-SHOWN = {".html", ".png", ".svg", ".jpg", ".pdf"}
+PAGES = ("*.md", "docs/**/*.md", "benchmarks/**/*.md", "search_spaces/*.md", "cluster/**/*.md")
+SHOWN = {".html", ".png", ".svg", ".jpg", ".jpeg", ".gif", ".webp", ".pdf"}
 LIBRARIES = ("torch", "sentence-transformers", "ray", "optuna")
 EARLIER = "*Not measured at this version: these are figures of an earlier one.*"
 NEVER = "*Not measured yet.*"
-_BLOCK = re.compile(r"(<!-- figure ([\w-]+): begin -->)(.*?)(<!-- figure \2: end -->)", re.S)
+_BLOCK = re.compile(
+    r"(<!-- figure ([\w-]+): begin -->)((?:(?!<!-- figure ).)*)(<!-- figure \2: end -->)", re.S
+)
 _MARK = re.compile(r"<!-- figure ([\w-]+): (?:begin|end) -->")
-_TABLE = re.compile(r"(?:^\|.*\n)+", re.M)
-# A table is measured if more than half of its filled cells begin with a number. Of tables of
+_TABLE = re.compile(r"(?:^ *\|.*\n?)+", re.M)
+# A table is measured if half of its filled cells begin with a number. Of tables of
 # settings, presets and exit codes, at most a third do.
 _NUMBER = re.compile(r"[-+±~]?\d")
 _STARTED = "begun.json"
@@ -59,8 +65,8 @@ _NOTED_EVERY_S = 20.0
 Stamps = dict[str, dict[str, Any]]
 
 
-class UnmadeError(Exception):
-    """A figure could not be made; the message says why."""
+class FigureError(Exception):
+    """A figure cannot be made, or its stamp cannot be read; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -127,25 +133,45 @@ class Checkout:
             return True
         return code_of(before.stdout) != code_of(file.read_text(encoding="utf-8"))
 
+    def in_history(self, commit: str) -> bool:
+        """Whether a commit is one of this history, or the history is unknown here."""
+        ancestor = ("merge-base", "--is-ancestor", commit, "HEAD")
+        return not self.has_history or self.git(*ancestor).returncode == 0
+
     def commit(self, figure: Figure) -> str:
         """The commit that a figure is measured at.
 
         Raises:
-            UnmadeError: What it measures has changes that are not committed, or there is no git.
+            FigureError: What it measures has changes that are not committed, or there is no git.
         """
         if (self.root / ".git").exists():
-            if found := self.git("status", "--porcelain", "--", *figure.measures).stdout:
-                raise UnmadeError(f"commit what it measures first:\n{found.rstrip()}")
+            words = ("status", "--porcelain", "--untracked-files=all", "--", *figure.measures)
+            status = self.git(*words)
+            if status.returncode:
+                raise FigureError(f"git cannot say what has changed: {status.stderr.rstrip()}")
+            if found := status.stdout:
+                raise FigureError(f"commit what it measures first:\n{found.rstrip()}")
             return self.git("rev-parse", "HEAD").stdout.strip()
-        if given := os.environ.get("FIGURES_COMMIT"):
-            return given
-        raise UnmadeError("there is no git here: set FIGURES_COMMIT to the commit of these files")
+        given = os.environ.get("FIGURES_COMMIT", "")
+        if not re.fullmatch("[0-9a-f]{40}", given):
+            rule = "set FIGURES_COMMIT to the commit of these files, in 40 digits"
+            raise FigureError(f"there is no git here: {rule}")
+        return given
 
     @property
     def stamps(self) -> Stamps:
-        """What was made, by name."""
-        files = sorted((self.root / "benchmarks" / "figures").glob("*.json"))
-        return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}
+        """What was made, by name.
+
+        Raises:
+            FigureError: A file is damaged, by a merge for example.
+        """
+        found = {}
+        for file in sorted((self.root / "benchmarks" / "figures").glob("*.json")):
+            stamp = _read(file)
+            if not {"command", "commit", "files", "load", "seconds"} <= stamp.keys():
+                raise FigureError(f"{file} is damaged: take it from git, or delete it")
+            found[file.stem] = stamp
+        return found
 
     @property
     def pages(self) -> dict[str, str]:
@@ -163,6 +189,8 @@ class Checkout:
             return "its command has changed"
         if stamp["files"] != digests(self.root, figure.files):
             return "a file that it wrote has changed"
+        if not self.in_history(stamp["commit"]):
+            return f"its commit {stamp['commit'][:8]} is not in this history"
         if self.has_history and self.code_changed(stamp["commit"], figure.measures):
             return f"older than the last change of what it measures ({stamp['commit'][:8]})"
         return ""
@@ -207,11 +235,13 @@ def make(checkout: Checkout, names: Sequence[str]) -> int:
         is_short = figure.hours <= SHORT and not figure.gpu
         reason = checkout.age(figure, checkout.stamps)
         if not reason or not (figure.is_named(names) if names else is_short):
+            if reason and not names and not figure.gpu:
+                print(f"{figure.name} is left: {reason}; FIGURES={figure.name} makes it")
             continue
         print(f"{figure.name}: {reason}; about {60 * figure.hours:.0f} min", file=sys.stderr)
         try:
             _make(checkout, figure)
-        except UnmadeError as error:
+        except FigureError as error:
             print(f"{figure.name} failed: {error}", file=sys.stderr)
             code = 1
         write_pages(checkout)
@@ -222,63 +252,131 @@ def make(checkout: Checkout, names: Sequence[str]) -> int:
 def _make(checkout: Checkout, figure: Figure) -> None:
     root, commit = checkout.root, checkout.commit(figure)
     folder = root / "studies" / "figures" / figure.name
-    begun = {"command": figure.command, "commit": commit, "seconds": 0.0}
-    begun["seconds"] = before = _seconds_before(checkout, figure, folder, commit)
-    load, date, started = os.getloadavg()[0], time.strftime("%Y-%m-%d"), time.monotonic()
-    folder.mkdir(parents=True, exist_ok=True)
-    note = folder / _STARTED
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(folder.parent):
+        _measure(checkout, figure, folder, commit)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold a lock that the command inherits, and holds too if this process is killed."""
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        os.set_inheritable(lock, True)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        rule = "another run, or a command that a killed one left behind, still goes on"
+        raise FigureError(rule) from None
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def _measure(checkout: Checkout, figure: Figure, folder: Path, commit: str) -> None:
+    root, note, started = checkout.root, folder / _STARTED, time.monotonic()
+    before = {name: _written(root / name) for name in figure.files}
+    begun = {
+        "command": figure.command,
+        "commit": commit,
+        "seconds": 0.0,
+        "load": round(os.getloadavg()[0], 1),
+        "machine": describe_machine(),
+        "versions": {name: version(name) for name in LIBRARIES},
+    }
+    begun |= _begun_before(checkout, figure, folder, begun)
+    spent = begun["seconds"]
+    folder.mkdir(exist_ok=True)
 
     def noted() -> float:
-        begun["seconds"] = round(before + time.monotonic() - started, 1)
-        note.write_text(json.dumps(begun), encoding="utf-8")
+        begun["seconds"] = round(spent + time.monotonic() - started, 1)
+        _write(note, begun)
         return float(begun["seconds"])
 
-    note.write_text(json.dumps(begun), encoding="utf-8")
+    _write(note, begun)
     try:
         output = _output(root, figure, folder, noted)
     finally:
         seconds = noted()
-    if checkout.has_history and checkout.changed(commit, figure.measures):
-        raise UnmadeError("what it measures has changed meanwhile")
-    stamp = {
-        "command": figure.command,
-        "commit": commit,
-        "date": date,
-        "seconds": seconds,
-        "load": [round(load, 1), round(os.getloadavg()[0], 1)],
-        "machine": describe_machine(),
-        "versions": {name: version(name) for name in LIBRARIES},
-        "files": digests(root, figure.files),
-        **({"rows": json.loads(output)} if figure.gpu else {"text": output}),
-    }
-    absent = [name for name, digest in stamp["files"].items() if not digest]
+    if (root / ".git").exists() and checkout.changed(commit, figure.measures):
+        note.unlink()  # so that no run continues this one
+        raise FigureError("what it measures has changed meanwhile")
+    absent = [name for name in figure.files if _written(root / name) in (0, before[name])]
     if absent or (figure.pages and not output):
-        raise UnmadeError(f"its command did not write {', '.join(absent) or 'anything'}")
+        raise FigureError(f"its command did not write {', '.join(absent) or 'anything'}")
+    if _MARK.search(output):
+        raise FigureError("its command prints a mark of a figure")
+    stamp = {
+        **begun,
+        "date": time.strftime("%Y-%m-%d"),
+        "seconds": seconds,
+        "load": [begun["load"], round(os.getloadavg()[0], 1)],
+        "files": digests(root, figure.files),
+        **({"rows": _rows(output)} if figure.gpu else {"text": output}),
+    }
     target = root / "benchmarks" / "figures" / f"{figure.name}.json"
     target.parent.mkdir(exist_ok=True)
-    note.write_text(json.dumps(stamp, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    note.replace(target)  # whole, or not at all
+    _write(target, stamp)
+    note.unlink()
     if not any(folder.iterdir()):
         folder.rmdir()
 
 
-def _seconds_before(checkout: Checkout, figure: Figure, folder: Path, commit: str) -> float:
-    """The seconds of interrupted runs that this one continues; older studies are put aside.
+def _begun_before(
+    checkout: Checkout, figure: Figure, folder: Path, begun: dict[str, Any]
+) -> dict[str, Any]:
+    """Seconds and load of the interrupted run that this one continues; others are put aside.
 
     A finished study is not continued: a search would find nothing to do, and its results would
-    get the stamp of another version.
+    get the stamp of another version. Nor is one of another machine or of other libraries.
     """
-    note = folder / _STARTED
-    begun = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {}
-    if begun.get("command") == figure.command and (
-        begun["commit"] == commit or not checkout.changed(begun["commit"], figure.measures)
+    found = _read(folder / _STARTED)
+    same = ("command", "machine", "versions")
+    if all(found.get(key) == begun[key] for key in same) and (
+        found["commit"] == begun["commit"]
+        or not checkout.changed(found["commit"], figure.measures)
     ):
-        return float(begun["seconds"]) if "$FOLDER" in figure.command else 0.0
+        goes_on = "$FOLDER" in figure.command
+        return {key: found[key] for key in ("seconds", "load")} if goes_on else {}
     if folder.exists():
         aside = folder.with_name(f"{folder.name}.{time.time_ns()}")
         folder.rename(aside)
         print(f"{figure.name}: an earlier run is in {aside}", file=sys.stderr)
-    return 0.0
+    return {}
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """The object of a JSON file; empty if the file is absent or damaged."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _write(file: Path, value: dict[str, Any]) -> None:
+    """Write JSON, whole or not at all."""
+    beside = file.with_suffix(".new")
+    beside.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    beside.replace(file)
+
+
+def _written(file: Path) -> int:
+    """When a file was written; 0: there is no file."""
+    return file.stat().st_mtime_ns if file.is_file() else 0
+
+
+def _rows(output: str) -> list[dict[str, Any]]:
+    """The rows that a figure of the table `gpu` prints."""
+    try:
+        rows = json.loads(output)
+        filled = [cells(row) for row in rows]
+    except (ValueError, TypeError, KeyError) as error:
+        raise FigureError(f"its command printed no rows of a benchmark ({error!r})") from None
+    if not filled:
+        raise FigureError("its command printed no row")
+    return list(rows)
 
 
 def _output(root: Path, figure: Figure, folder: Path, noted: Callable[[], Any]) -> str:
@@ -287,19 +385,22 @@ def _output(root: Path, figure: Figure, folder: Path, noted: Callable[[], Any]) 
     beside = {"PATH": str(Path(sys.executable).parent), "PYTHONPATH": str(root)}
     paths = {name: f"{first}:{os.environ.get(name, '')}" for name, first in beside.items()}
     environment = {**os.environ, **paths, "FOLDER": folder.relative_to(root).as_posix()}
+    environment.pop("COLUMNS", None)  # the width of somebody's terminal
     data = root.parent / "shared" / "data"
     if data.is_dir():
         environment.setdefault("TUNE_SENTCL_DATA", str(data))
     command = ["bash", "-euo", "pipefail", "-c", figure.command]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, cwd=root, env=environment, stdout=pipe, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=root, env=environment, stdout=pipe, text=True, close_fds=False
+    ) as process:
         try:
             while (output := _awaited(process)) is None:
                 noted()  # a run that is killed notes nothing at its end
         finally:
             process.kill()  # after an interruption; else the process has ended
     if process.returncode:
-        raise UnmadeError(f"its command ended with {process.returncode}")
+        raise FigureError(f"its command ended with {process.returncode}")
     return output.strip()
 
 
@@ -378,6 +479,7 @@ MADE_OF_STAMPS = {"costs": _costs, "gpu": _on_gpus}
 def faults(checkout: Checkout) -> Iterator[str]:
     """What is wrong with the list, the pages and the stamps."""
     pages = checkout.pages
+    yield from _faults_of_names([figure.name for figure in checkout.figures])
     for figure in checkout.figures:
         for page in figure.pages:
             if f"<!-- figure {figure.name}: begin -->" not in pages.get(page, ""):
@@ -388,9 +490,15 @@ def faults(checkout: Checkout) -> Iterator[str]:
         yield from _faults_of_page(checkout, page, text)
     listed = {checkout.root / file for figure in checkout.figures for file in figure.files}
     for path in sorted({*(checkout.root / "docs").rglob("*")} - listed):
-        if path.suffix in SHOWN:
+        if path.suffix.lower() in SHOWN:
             yield f"{path.relative_to(checkout.root)} is a figure that no entry lists"
     yield from _faults_of_stamps(checkout)
+
+
+def _faults_of_names(names: Sequence[str]) -> Iterator[str]:
+    for name in sorted({*names}):
+        if names.count(name) > 1 or not re.fullmatch(r"[\w-]+", name):
+            yield f"figure {name!r} must have a name of its own, of letters, digits, - and _"
 
 
 def _faults_of_stamps(checkout: Checkout) -> Iterator[str]:
@@ -401,8 +509,7 @@ def _faults_of_stamps(checkout: Checkout) -> Iterator[str]:
             yield f"{place} is of a figure that is not listed"
         elif stamp["files"] != digests(checkout.root, figures[name].files):
             yield f"the files of {name} are not those of {place}"
-        past = ("merge-base", "--is-ancestor", commit, "HEAD")
-        if checkout.has_history and checkout.git(*past).returncode:
+        if not checkout.in_history(commit):
             yield f"{place}: its commit {commit[:8]} is not in this history"
 
 
@@ -416,12 +523,16 @@ def _faults_of_page(checkout: Checkout, page: str, text: str) -> Iterator[str]:
         yield f"{page} lacks the other mark of {found[0]}"
     for table in _TABLE.finditer(outside):
         rows = table[0].splitlines()[2:]
-        filled = [cell for row in rows for cell in map(str.strip, row.split("|")) if cell]
-        if sum(bool(_NUMBER.match(cell)) for cell in filled) > len(filled) / 2:
+        filled = [cell for row in rows for cell in map(_bare, row.split("|")) if cell]
+        if filled and sum(bool(_NUMBER.match(cell)) for cell in filled) >= len(filled) / 2:
             line = outside.count("\n", 0, table.start()) + 1
             yield f"{page}, line {line}: a measured table that no entry lists"
     if rendered(checkout, text) != text:
         yield f"{page} differs from the stamps; `make figures` writes it"
+
+
+def _bare(cell: str) -> str:
+    return cell.strip(" *`")
 
 
 def check(checkout: Checkout) -> int:
@@ -449,7 +560,11 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="measure nothing")
     given = parser.parse_args()
     checkout = Checkout(ROOT)
-    return check(checkout) if given.check else make(checkout, given.names)
+    try:
+        return check(checkout) if given.check else make(checkout, given.names)
+    except FigureError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ export COLUMNS=100
 echo
 echo '```'
 echo "tune-sentcl judge ${1##*/}"
-tune-sentcl judge "$1" || test $? -ne 2 # the other exit codes are verdicts
+verdicts=$(tune-sentcl judge "$1") || [[ $? == [13] && $verdicts ]] # these exit codes are verdicts
+echo "$verdicts"
 for table in "${@:3}"; do
     echo
     tune-sentcl verify "$1" --paper "$2" --table "$table" |

@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parents[1] / "benchmarks"
 sys.path.append(str(FOLDER))
 
 import figures  # noqa: E402 - found by the line above
-from figures import Checkout, check, faults, make  # noqa: E402 - as above
+from figures import Checkout, FigureError, check, faults, make  # noqa: E402 - as above
 
 PAGE = "docs/page.md"
 BLOCK = "<!-- figure {0}: begin -->\n\n| a |\n|---|\n| 1 |\n\n<!-- figure {0}: end -->\n"
@@ -50,11 +50,11 @@ class Repository:
         self.git("add", "-A")
         self.git("commit", "-qm", "change", "--allow-empty")
 
-    def listing(self, **commands: str) -> Checkout:
+    def listing(self, more: str = "", **commands: str) -> Checkout:
         """A checkout with these figures, which all measure `source`; the page shows them."""
         entries = [
             f"[[figure]]\nname = '{name}'\nclaim = 'of {name}'\ncommand = '''{command}'''\n"
-            f"measures = ['source']\npages = ['{PAGE}']\n"
+            f"measures = ['source']\npages = ['{PAGE}']\n{more}\n"
             for name, command in commands.items()
         ]
         self.write("benchmarks/figures.toml", "\n".join(entries))
@@ -190,8 +190,122 @@ def test_words_of_code_make_no_figure_old(
 
 
 def test_a_figure_of_which_the_code_changes_meanwhile_has_no_stamp(repository: Repository) -> None:
-    checkout = repository.listing(one="echo 2 > source/code.py; echo done")
+    """Its study is not continued either, when the change is taken back."""
+    spoils = "test -e studies/again || echo 2 > source/code.py"
+    checkout = repository.listing(one=f"ls $FOLDER; touch $FOLDER/trial; echo 1; {spoils}")
     assert make(checkout, []) == 1 and not checkout.stamps
+    repository.git("checkout", "source")
+    repository.write("studies/again", "")
+    assert make(checkout, []) == 0 and "trial" not in checkout.stamps["one"]["text"]
+
+
+def test_a_study_of_another_machine_is_not_continued(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout = repository.listing(one="ls $FOLDER; touch $FOLDER/trial; test -e studies/again")
+    assert make(checkout, []) == 1
+    monkeypatch.setattr(figures, "describe_machine", lambda: "another processor; no GPU")
+    repository.write("studies/again", "")
+    assert make(checkout, []) == 0
+    stamp = checkout.stamps["one"]
+    assert "trial" not in stamp["text"] and stamp["machine"].startswith("another")
+
+
+def test_a_file_that_a_command_does_not_write_gets_no_stamp(
+    repository: Repository, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository.write("docs/one.html", "the last one")
+    files = "files = ['docs/one.html']"
+    checkout = repository.listing(files, one="echo 1")
+    assert make(checkout, []) == 1 and not checkout.stamps
+    assert "did not write docs/one.html" in capsys.readouterr().err
+    checkout = repository.listing(files, one="echo 1 | tee docs/one.html")
+    assert make(checkout, []) == 0 and check(repository.checkout) == 0
+
+
+def test_a_command_that_a_killed_run_left_behind_is_not_timed_beside(
+    repository: Repository, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkout = repository.listing(one="mkfifo studies/end; echo > studies/begun; cat studies/end")
+    code = (
+        "from pathlib import Path; from figures import Checkout, make; make(Checkout(Path()), [])"
+    )
+    words = [sys.executable, "-c", code]
+    environment = {**os.environ, "PYTHONPATH": str(FOLDER)}
+    with subprocess.Popen(words, cwd=repository.root, env=environment) as run:
+        while not (repository.root / "studies/begun").exists():
+            assert run.poll() is None
+        run.kill()
+    assert make(checkout, []) == 1
+    assert "still goes on" in capsys.readouterr().err
+    repository.write("studies/end", "1")
+
+
+def test_what_git_cannot_say_is_no_answer(
+    repository: Repository, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkout = repository.listing(one=stub("one"))
+    repository.write(".git/HEAD", "")
+    assert make(checkout, []) == 1 and not checkout.stamps
+    assert "git cannot say what has changed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "<<<<<<< ours", "[]", "{}"])
+def test_a_damaged_stamp_is_named(repository: Repository, text: str) -> None:
+    checkout = repository.listing(one=stub("one"))
+    make(checkout, [])
+    repository.write("benchmarks/figures/one.json", text)
+    with pytest.raises(FigureError, match=r"one\.json is damaged: take it from git"):
+        make(checkout, [])
+
+
+def test_a_stamp_of_another_history_is_made_again(repository: Repository) -> None:
+    """Squashing the commits of a branch loses the stamps' commits."""
+    checkout = repository.listing(one=stub("one"))
+    make(checkout, [])
+    stamp = {**checkout.stamps["one"], "commit": "1" * 40}
+    repository.write("benchmarks/figures/one.json", json.dumps(stamp))
+    assert make(checkout, []) == 0 and check(checkout) == 0
+
+
+def test_a_damaged_note_of_a_run_is_put_aside(repository: Repository) -> None:
+    checkout = repository.listing(one="ls $FOLDER; test -e $FOLDER/../again")
+    assert make(checkout, []) == 1
+    repository.write("studies/figures/one/begun.json", "")
+    repository.write("studies/figures/again", "")
+    assert make(checkout, []) == 0
+
+
+def test_long_figures_are_named_and_left(
+    repository: Repository, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkout = repository.listing("hours = 2", one=stub("one"))
+    assert make(checkout, []) == 0 and not repository.runs()
+    assert "one is left: not measured yet; FIGURES=one makes it" in capsys.readouterr().out
+
+
+def test_a_figure_prints_no_marks(repository: Repository) -> None:
+    """Otherwise each call would write the page anew."""
+    checkout = repository.listing(one="echo '1 <!-- figure one: end --> 2'")
+    assert make(checkout, []) == 1 and not checkout.stamps
+
+
+def test_a_judge_that_is_killed_gives_no_verdict(tmp_path: Path) -> None:
+    fake = tmp_path / "tune-sentcl"
+    words, path = [str(FOLDER / "verdicts.sh"), "study"], f"{tmp_path}:{os.environ['PATH']}"
+    for script, ends_well in (
+        ("echo UNDECIDED; exit 3", True),
+        ("echo REVERSED; exit 1", True),
+        ("exit 1", False),
+        ("echo half; exit 2", False),
+        ("echo half; kill -9 $$", False),
+    ):
+        fake.write_text(f"#!/bin/bash\n{script}\n")
+        fake.chmod(0o755)
+        done = subprocess.run(
+            words, env={**os.environ, "PATH": path}, capture_output=True, check=False
+        )
+        assert (done.returncode == 0) == ends_well
 
 
 def test_pages_are_written_from_the_stamps(repository: Repository) -> None:
@@ -228,7 +342,13 @@ SETTINGS = "| a | b |\n|---|---|\n| x | at 1.5 |\n| 3 | y |\n"
         ("README.md", BLOCK.format("two"), "shows two, which no entry lists"),
         ("README.md", BLOCK.format("one"), "shows one, which no entry lists for this page"),
         ("README.md", "<!-- figure one: begin -->", "lacks the other mark"),
+        (
+            PAGE,
+            f"<!-- figure one: begin -->\nwords\n{BLOCK.format('one')}",
+            "lacks the other mark",
+        ),
         ("docs/new.md", f"\n{MEASURED}", "line 2: a measured table that no entry lists"),
+        ("CHANGELOG.md", "| a | b |\n|---|---|\n| x | **1.5** |", "a measured table"),
         ("docs/new.md", SETTINGS, ""),
         ("docs/new.png", "", "docs/new.png is a figure that no entry lists"),
         ("benchmarks/figures/two.json", "", "is of a figure that is not listed"),
@@ -259,8 +379,10 @@ def test_without_history_commits_are_not_checked(
     assert "commits of figures are not checked" in capsys.readouterr().out
     (repository.root / "benchmarks/figures/one.json").unlink()
     assert make(checkout, []) == 1
-    monkeypatch.setenv("FIGURES_COMMIT", "0123456789")
-    assert make(checkout, []) == 0 and checkout.stamps["one"]["commit"] == "0123456789"
+    monkeypatch.setenv("FIGURES_COMMIT", "main")  # which moves
+    assert make(checkout, []) == 1
+    monkeypatch.setenv("FIGURES_COMMIT", "0123456789" * 4)
+    assert make(checkout, []) == 0 and checkout.stamps["one"]["commit"] == "0123456789" * 4
 
 
 def test_figures_that_need_a_gpu_are_one_table(repository: Repository) -> None:
@@ -280,6 +402,9 @@ def test_figures_that_need_a_gpu_are_one_table(repository: Repository) -> None:
         re.fullmatch(r"\| steps \| 2 pairs/s .* no GPU, \w{8}, [\d-]+ \|", line) for line in lines
     )
     assert any(re.fullmatch(r"\| of idle .* unmeasured \|", line) for line in lines)
+    for output in ("[]", "[{}]", "no rows"):
+        repository.write("benchmarks/figures.toml", listed.replace(json.dumps([row]), output))
+        assert make(repository.checkout, ["steps"]) == 1
 
 
 def test_the_list_of_this_checkout_has_its_pages() -> None:
@@ -287,4 +412,12 @@ def test_the_list_of_this_checkout_has_its_pages() -> None:
     checkout = Checkout(FOLDER.parent)
     vars(checkout)["has_history"] = False
     assert not list(faults(checkout))
-    assert not {"/", os.sep} & {*"".join(figure.name for figure in checkout.figures)}
+
+
+def test_each_figure_has_a_name_of_its_own(repository: Repository) -> None:
+    repository.listing(one=stub("one"))
+    listed = repository.read("benchmarks/figures.toml")
+    for name in ("one", "a.b"):
+        twin = listed.replace("name = 'one'", f"name = '{name}'")
+        repository.write("benchmarks/figures.toml", f"{listed}\n{twin}")
+        assert any("a name of its own" in fault for fault in faults(repository.checkout))
