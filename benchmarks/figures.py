@@ -13,6 +13,7 @@
 - `measures`: the paths whose change makes the figure old, or names of `[paths]`. Changes of
   comments and docstrings do not. `study_table.py` and `verdicts.sh` are not among them, because
   they only print: after a change of a number that they print, delete the stamps;
+- `study_of`: the figure whose study it shows, which is made first;
 - `hours`: roughly. A figure that takes longer than half an hour is made only if it is named;
 - `gpu = true`: it needs a GPU, and prints JSON rows. All these together are the block `gpu`.
 
@@ -80,6 +81,7 @@ class Figure:
     pages: Sequence[str] = ()
     files: Sequence[str] = ()
     digits: str = ""
+    study_of: str = ""
     hours: float = 0.0
     gpu: bool = False
 
@@ -251,6 +253,9 @@ def make(checkout: Checkout, names: Sequence[str]) -> int:
 
 def _make(checkout: Checkout, figure: Figure) -> None:
     root, commit = checkout.root, checkout.commit(figure)
+    for other in checkout.figures:
+        if other.name == figure.study_of and (age := checkout.age(other, checkout.stamps)):
+            raise FigureError(f"it shows the study of {other.name}, which is to be made: {age}")
     folder = root / "studies" / "figures" / figure.name
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _alone(folder.parent):

@@ -223,6 +223,18 @@ def test_a_file_that_a_command_does_not_write_gets_no_stamp(
     assert make(checkout, []) == 0 and check(repository.checkout) == 0
 
 
+def test_a_figure_of_an_old_study_is_not_made(
+    repository: Repository, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would show results of the study's commit as those of its own."""
+    repository.listing(one=stub("one"), two=stub("two"))
+    listed = repository.read("benchmarks/figures.toml").replace("'two'", "'two'\nstudy_of = 'one'")
+    repository.write("benchmarks/figures.toml", listed)
+    assert make(repository.checkout, ["two"]) == 1 and not repository.runs()
+    assert "it shows the study of one, which is to be made" in capsys.readouterr().err
+    assert make(repository.checkout, []) == 0 and repository.runs() == ["one", "two"]
+
+
 def test_a_command_that_a_killed_run_left_behind_is_not_timed_beside(
     repository: Repository, capsys: pytest.CaptureFixture[str]
 ) -> None:
