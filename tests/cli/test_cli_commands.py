@@ -132,7 +132,7 @@ def score(encode, split):
 def test_the_demo_needs_a_folder_that_it_can_write(place: Path) -> None:
     Path("file").write_text("")
     done = invoke("demo", "--data", "file/below", "--files")
-    assert done.code == 2 and "file/below: cannot be written" in done.err
+    assert done.code == 2 and "--data: file/below: cannot be written" in done.err
 
 
 def test_train_prints_scores_and_keeps_nothing(place: Path) -> None:

@@ -283,7 +283,7 @@ def test_rows_that_cannot_be_used(name: str, lines: str, words: list[str]) -> No
 
 def test_a_folder_in_which_no_file_can_be_written_is_named() -> None:
     write("mine.csv", "anchor,positive", WORDS, ANSWERS)
-    refused(invoke("init", "mine.csv/mine.toml", *INIT[2:]), "mine.csv/mine.toml", "written")
+    refused(invoke("init", "mine.csv/mine.toml", *INIT[2:]), "OUT: mine.csv/mine.toml", "written")
 
 
 def test_knobs_are_listed_with_defaults_and_ranges() -> None:

@@ -36,7 +36,7 @@ def demo(
     try:
         write_domain(data)
     except OSError as error:
-        raise unwritable(data, error) from None
+        raise unwritable("--data", data, error) from None
     if files:
         line(f"Files: {data}")
         return

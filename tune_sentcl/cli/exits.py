@@ -11,13 +11,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import NoReturn, ParamSpec, TextIO
 
-from tune_sentcl.errors import (
-    BadInputError,
-    CaptureError,
-    ConfigError,
-    Fault,
-    TuneSentclError,
-)
+from tune_sentcl.errors import BadInputError, CaptureError, ConfigError, Fault, TuneSentclError
 from tune_sentcl.signals import signal_behind
 
 FAILED, BAD_INPUT = 1, 2
@@ -109,10 +103,10 @@ def say(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
-def unwritable(path: Path, error: OSError | ValueError) -> ConfigError:
-    """The error of a command whose output file or folder cannot be written."""
+def unwritable(option: str, path: Path, error: OSError | ValueError) -> ConfigError:
+    """The error of a command that cannot write the file or folder that an option names."""
     rule = f"cannot be written ({getattr(error, 'strerror', None) or error})"
-    return ConfigError(Fault(str(path), rule=rule, move="Choose another folder."))
+    return ConfigError(Fault(option, value=str(path), rule=rule, move="Choose another folder."))
 
 
 def refuse_other_encodings(arguments: Iterable[str]) -> None:

@@ -69,7 +69,7 @@ def init(
             out, rows, columns=columns, own=entries, encoder=encoder, clean=clean
         )
     except OSError as error:
-        raise unwritable(out, error) from None
+        raise unwritable("OUT", out, error) from None
     for note in notes:
         line(note)
     line(f"The search space {out} is written. Read it, then run one of these searches.")

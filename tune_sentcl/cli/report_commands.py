@@ -88,7 +88,7 @@ def _report(
         try:
             files = formats.write_pictures(made, figures)
         except OSError as error:
-            raise unwritable(figures, error) from None
+            raise unwritable("--figures", figures, error) from None
         say(f"Figures: {figures}, {len(files)} files")
 
 
@@ -122,7 +122,7 @@ def _write(text: str, out: Path | None) -> None:
             file.write(text.encode())
     except (OSError, ValueError) as error:
         # `Path.with_name` raises ValueError for a path without a name, such as ".".
-        raise unwritable(out, error) from None
+        raise unwritable("--out", out, error) from None
     line(f"Report: {out}")
 
 
