@@ -104,6 +104,11 @@ class Checkout:
             measures = [path for name in each["measures"] for path in names.get(name, [name])]
             self.figures.append(Figure(**{**each, "measures": measures}))
 
+    @property
+    def named(self) -> dict[str, Figure]:
+        """The figures by name."""
+        return {figure.name: figure for figure in self.figures}
+
     @cached_property
     def has_history(self) -> bool:
         """Whether git knows the whole history here."""
@@ -253,9 +258,12 @@ def make(checkout: Checkout, names: Sequence[str]) -> int:
 
 def _make(checkout: Checkout, figure: Figure) -> None:
     root, commit = checkout.root, checkout.commit(figure)
-    for other in checkout.figures:
-        if other.name == figure.study_of and (age := checkout.age(other, checkout.stamps)):
-            raise FigureError(f"it shows the study of {other.name}, which is to be made: {age}")
+    if figure.study_of:
+        age = checkout.age(checkout.named[figure.study_of], checkout.stamps)
+        if age:
+            raise FigureError(
+                f"it shows the study of {figure.study_of}, which is to be made: {age}"
+            )
     folder = root / "studies" / "figures" / figure.name
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _alone(folder.parent):
@@ -294,16 +302,15 @@ def _measure(checkout: Checkout, figure: Figure, folder: Path, commit: str) -> N
     spent = begun["seconds"]
     folder.mkdir(exist_ok=True)
 
-    def noted() -> float:
+    def noted() -> None:
         begun["seconds"] = round(spent + time.monotonic() - started, 1)
         _write(note, begun)
-        return float(begun["seconds"])
 
     _write(note, begun)
     try:
         output = _output(root, figure, folder, noted)
     finally:
-        seconds = noted()
+        noted()
     if (root / ".git").exists() and checkout.changed(commit, figure.measures):
         note.unlink()  # so that no run continues this one
         raise FigureError("what it measures has changed meanwhile")
@@ -315,7 +322,6 @@ def _measure(checkout: Checkout, figure: Figure, folder: Path, commit: str) -> N
     stamp = {
         **begun,
         "date": time.strftime("%Y-%m-%d"),
-        "seconds": seconds,
         "load": [begun["load"], round(os.getloadavg()[0], 1)],
         "files": digests(root, figure.files),
         **({"rows": _rows(output)} if figure.gpu else {"text": output}),
@@ -384,7 +390,7 @@ def _rows(output: str) -> list[dict[str, Any]]:
     return list(rows)
 
 
-def _output(root: Path, figure: Figure, folder: Path, noted: Callable[[], Any]) -> str:
+def _output(root: Path, figure: Figure, folder: Path, noted: Callable[[], None]) -> str:
     """What a figure's command prints; `noted` is called again and again while it runs."""
     # The package of this checkout is measured, whichever one is installed.
     beside = {"PATH": str(Path(sys.executable).parent), "PYTHONPATH": str(root)}
@@ -484,7 +490,7 @@ MADE_OF_STAMPS = {"costs": _costs, "gpu": _on_gpus}
 def faults(checkout: Checkout) -> Iterator[str]:
     """What is wrong with the list, the pages and the stamps."""
     pages = checkout.pages
-    yield from _faults_of_names([figure.name for figure in checkout.figures])
+    yield from _faults_of_names(checkout.figures)
     for figure in checkout.figures:
         for page in figure.pages:
             if f"<!-- figure {figure.name}: begin -->" not in pages.get(page, ""):
@@ -500,14 +506,18 @@ def faults(checkout: Checkout) -> Iterator[str]:
     yield from _faults_of_stamps(checkout)
 
 
-def _faults_of_names(names: Sequence[str]) -> Iterator[str]:
+def _faults_of_names(figures: Sequence[Figure]) -> Iterator[str]:
+    names = [figure.name for figure in figures]
+    for figure in figures:
+        if figure.study_of not in ["", *names]:
+            yield f"{figure.name} shows the study of {figure.study_of}, which no entry lists"
     for name in sorted({*names}):
         if names.count(name) > 1 or not re.fullmatch(r"[\w-]+", name):
             yield f"figure {name!r} must have a name of its own, of letters, digits, - and _"
 
 
 def _faults_of_stamps(checkout: Checkout) -> Iterator[str]:
-    figures = {figure.name: figure for figure in checkout.figures}
+    figures = checkout.named
     for name, stamp in checkout.stamps.items():
         place, commit = f"benchmarks/figures/{name}.json", stamp["commit"]
         if name not in figures:

@@ -233,6 +233,10 @@ def test_a_figure_of_an_old_study_is_not_made(
     assert make(repository.checkout, ["two"]) == 1 and not repository.runs()
     assert "it shows the study of one, which is to be made" in capsys.readouterr().err
     assert make(repository.checkout, []) == 0 and repository.runs() == ["one", "two"]
+    repository.write(
+        "benchmarks/figures.toml", listed.replace("study_of = 'one'", "study_of = 'x'")
+    )
+    assert "two shows the study of x, which no entry lists" in faults(repository.checkout)
 
 
 def test_a_command_that_a_killed_run_left_behind_is_not_timed_beside(
